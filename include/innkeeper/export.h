@@ -1,4 +1,5 @@
-// Marks what libinnkeeper_torch offers to its bindings and to C++ programs; all else is hidden.
+// Marks the symbols that libinnkeeper_torch exports to its bindings and to C++ programs; all
+// others are hidden.
 #pragma once
 
 #define IK_EXPORT __attribute__((visibility("default")))

@@ -1,4 +1,4 @@
-// The GPUs of the machine at one moment, as plain data; no torch.
+// The GPUs of the machine at one moment, as plain data, without torch.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,22 @@
 
 namespace innkeeper {
 
-// One card, or one MIG instance: what can be leased. None is "cannot be told", never zero.
+// One GPU or one MIG instance: the unit of a lease. None means "unknown", never zero.
 struct GPU {
   std::string uuid;
   std::string name;
-  int index = 0;                        // the driver's, for messages only: CUDA may count otherwise
-  std::optional<int64_t> memory_total;  // bytes, with those that the driver keeps for itself
+  int index = 0;                        // The driver's index, for messages only: CUDA may count otherwise.
+  std::optional<int64_t> memory_total;  // Bytes, including those that the driver keeps for itself.
   std::optional<int64_t> memory_free;   // Includes bytes that are promised by leases and not allocated yet.
   std::optional<int64_t> memory_reserved;  // The driver's own bytes.
-  std::optional<double> utilization;       // 0 to 1
-  std::optional<double> power;             // watts; of an instance: its card's
-  std::optional<double> power_limit;       // watts
-  std::optional<int> temperature;          // degrees Celsius
+  std::optional<double> utilization;       // Utilization, 0 to 1.
+  std::optional<double> power;             // Watts; for an instance: its GPU's.
+  std::optional<double> power_limit;       // Watts.
+  std::optional<int> temperature;          // Degrees Celsius.
 };
 
-// By PCI bus id, whatever CUDA_VISIBLE_DEVICES says; empty without a driver. Asks the driver: milliseconds.
+// Returns the GPUs by PCI bus id, whatever CUDA_VISIBLE_DEVICES says; empty without a driver. The query
+// takes milliseconds.
 IK_EXPORT std::vector<GPU> gpus();
 
 }  // namespace innkeeper

@@ -1,4 +1,4 @@
-// Innkeeper for C++ programs: all of its public face.
+// Innkeeper for C++ programs: includes the whole public interface.
 //
 //     find_package(innkeeper REQUIRED)                       # CMAKE_PREFIX_PATH: innkeeper.cmake_prefix_path
 //     target_link_libraries(program innkeeper::innkeeper)    # brings the LibTorch it was built with

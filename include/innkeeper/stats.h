@@ -1,4 +1,4 @@
-// What the engine has done since the last reset, and what each node holds now. Plain data; no torch.
+// The engine's activity since the last reset, and the present contents of each node. Plain data; no torch.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ struct NodeStats {
   int64_t ops = 0;  // Operators that ran here.
 };
 
-// What a program does again and again, where it does not fit and its movement is planned.
+// The period of a program that does not fit and whose movement is planned.
 struct PeriodStats {
   int64_t operators = 0;      // Operators of the period; 0: no period is known.
   int64_t bytes_planned = 0;  // Bytes per period that the plan fetches to accelerators.
   int64_t bytes_bound = 0;    // Least bytes that any plan fetches.
-  int64_t bytes_short = 0;    // Bytes of budget with which nothing would have to move.
+  int64_t bytes_short = 0;    // Bytes of budget that are missing for all blocks to stay.
   int64_t bytes_fetched = 0;  // Bytes that the last period fetched.
-  // Of the last one, where the card's clock is known (simulated cards have one); else 0. With several cards,
-  // of that which took most; what other programs do there counts as well.
+  // Seconds of the last period if the GPU's clock is known (simulated GPUs have one); else 0. With several
+  // GPUs, those of the GPU that took most; work of other programs there counts as well.
   double seconds = 0;
   double kernel_seconds = 0;  // Time of its kernels alone.
   double seconds_bound = 0;   // Least time of any plan: the longer of kernels and copies.
 };
 
-// What a period copies of one block, as planned, between accelerators and their host.
+// Copies of one block that the plan makes per period, between accelerators and their host.
 struct BlockMoves {
   uint64_t block = 0;  // Number of the block; 0: all blocks that each period creates.
   int64_t bytes_in = 0;

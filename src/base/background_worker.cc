@@ -41,8 +41,8 @@ struct BackgroundWorker::State {
 BackgroundWorker::BackgroundWorker() : state_(new State) {}
 
 BackgroundWorker::~BackgroundWorker() {
-  // A child of fork() has the state without the thread, its mutex in whatever state it was: neither can be
-  // ended.
+  // A child of fork() has the state without the thread, and its mutex in an unknown state:
+  // neither can be ended.
   if (state_->owner != getpid()) return;
   std::thread thread;
   {

@@ -1,5 +1,5 @@
-// Checks that stay on in release builds. A failed check is a bug of ours: it says where, and aborts,
-// because memory that is no longer accounted for would turn into wrong numbers.
+// Checks that stay on in release builds. A failed check is a bug of ours: it prints its place and aborts.
+// Memory that is no longer accounted for would turn into wrong numbers.
 #pragma once
 
 #include <string>

@@ -14,9 +14,9 @@ int64_t read(clockid_t clock) {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// What this process's time namespace adds to the machine's clock (time_namespaces(7)).
+// Returns the offset that this process's time namespace adds to the machine's clock (time_namespaces(7)).
 int64_t added_by_namespace() {
-  std::ifstream offsets("/proc/self/timens_offsets");  // not in kernels without such namespaces
+  std::ifstream offsets("/proc/self/timens_offsets");  // Kernels without such namespaces lack this file.
   std::string clock;
   int64_t seconds = 0, nanoseconds = 0;
   while (offsets >> clock >> seconds >> nanoseconds)
@@ -27,7 +27,7 @@ int64_t added_by_namespace() {
 }  // namespace
 
 int64_t machine_clock_ns() {
-  static const int64_t added = added_by_namespace();  // a process never changes its own
+  static const int64_t added = added_by_namespace();  // A process never changes its own namespace.
   return read(CLOCK_BOOTTIME) - added;
 }
 

@@ -16,7 +16,7 @@ constexpr rlim_t kMostLooked = 65536;
 std::vector<int> open_descriptors() {
   std::vector<int> found;
   DIR* const all = opendir("/proc/self/fd");
-  if (all == nullptr) {  // one by one, then
+  if (all == nullptr) {  // Without /proc the descriptors are tried one by one.
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
     for (int fd = 3; fd < static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMostLooked)); ++fd)
@@ -24,7 +24,7 @@ std::vector<int> open_descriptors() {
     return found;
   }
   while (const dirent* entry = readdir(all)) {
-    const int fd = std::atoi(entry->d_name);  // "." and ".." are 0
+    const int fd = std::atoi(entry->d_name);  // "." and ".." give 0.
     if (fd > 2 && fd != dirfd(all)) found.push_back(fd);
   }
   closedir(all);

@@ -1,11 +1,11 @@
-// The descriptors that this process has open.
+// The open descriptors of this process.
 #pragma once
 
 #include <vector>
 
 namespace innkeeper {
 
-// All but the three standard files and these, in no order.
+// Returns all open descriptors except the three standard files and `kept`, in no order.
 std::vector<int> open_descriptors_but(const std::vector<int>& kept);
 
 // Opens /dev/null as these standard files, for a process that neither reads nor prints.

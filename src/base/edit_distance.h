@@ -1,4 +1,4 @@
-// How many letters differ between two words.
+// The number of letters in which two words differ.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace innkeeper {
 
-// Levenshtein's distance: insertions, deletions, and changes of one letter.
+// Returns Levenshtein's distance: insertions, deletions, and changes of one letter.
 size_t edit_distance(std::string_view from, std::string_view to);
 
 }  // namespace innkeeper

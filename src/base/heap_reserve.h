@@ -4,7 +4,7 @@
 //
 // When `new` finds no memory, the reserve frees one part, and `new` tries again. A verb starts only if the
 // reserve is complete or can be completed; otherwise it fails before it has changed any state. If a verb uses
-// up the whole reserve, the process ends with one line that says why.
+// up the whole reserve, the process ends with one line that gives the reason.
 //
 //     IK_RETURN_IF_ERROR(heap_reserve_ready());  // No state has changed yet.
 //     const NeedsHeap books;                     // From here on `new` must not fail.

@@ -1,5 +1,5 @@
-// Pieces of the small text files that processes leave for each other: numbers, `key=value` lines, a checksum.
-// All of it takes any bytes.
+// Elements of the small text files by which processes communicate: numbers, `key=value` lines, a checksum.
+// All functions accept any bytes.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 
 namespace innkeeper {
 
-// FNV-1a, 64 bits: finds equal texts and notices a torn write. Not against an adversary.
+// FNV-1a, 64 bits: finds equal texts and detects a torn write. It gives no protection against an adversary.
 inline uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }
 
-// 16 digits.
+// Returns 16 hexadecimal digits.
 inline std::string hex(uint64_t value) {
   char digits[16];
   const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
@@ -25,14 +25,14 @@ inline std::string hex(uint64_t value) {
   return std::string(16 - text.size(), '0') + text;
 }
 
-// The whole of `text` as a number that is not negative.
+// Parses the whole of `text` as a number that is not negative.
 template <class T>
 bool read_number(std::string_view text, T& value, int base = 10) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   return error == std::errc() && rest == text.data() + text.size() && !text.empty() && text.front() != '-';
 }
 
-// Cuts the part up to `end` off; all of it if there is none.
+// Cuts off the part up to `end`; the whole text if it does not contain `end`.
 inline std::string_view cut(std::string_view& text, char end) {
   const std::string_view part = text.substr(0, text.find(end));
   text.remove_prefix(std::min(text.size(), part.size() + 1));

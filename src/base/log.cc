@@ -30,7 +30,7 @@ std::optional<int> level_from_environment() {
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (wanted == kNames[i]) return static_cast<int>(i);
   }
-  // Python calls it warning.
+  // Python names the level "warning".
   if (wanted.empty() || wanted == "warning") return static_cast<int>(LogLevel::warn);
   return std::nullopt;
 }

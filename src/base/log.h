@@ -9,7 +9,7 @@ namespace innkeeper {
 
 enum class LogLevel { error = 0, warn = 1, info = 2, debug = 3 };
 
-// What is wrong with INNKEEPER_LOG, for a line; empty if nothing is.
+// Returns a line about an invalid INNKEEPER_LOG; empty if it is valid.
 std::string wrong_log_level();
 
 void set_log_level(LogLevel level);

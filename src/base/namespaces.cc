@@ -14,7 +14,7 @@ namespace {
 bool users_are_the_machines() {
   std::ifstream map("/proc/self/uid_map");
   uint64_t here = 0, there = 0, count = 0;
-  // Without /proc: the root folder is root's, and appears as that only where root has a number.
+  // Without /proc: the root directory is root's, and appears as root's only if root has a number here.
   struct stat top {};
   if (!(map >> here >> there >> count)) return stat("/", &top) != 0 || top.st_uid == 0;
   return here == 0 && there == 0 && count == UINT32_MAX;
@@ -38,7 +38,7 @@ bool proc_is_ours() {
 }
 
 bool ipc_is_the_machines() {
-  constexpr ino_t kFirst = 0xEFFFFFFF;  // PROC_IPC_INIT_INO of the kernel
+  constexpr ino_t kFirst = 0xEFFFFFFF;  // PROC_IPC_INIT_INO of the kernel.
   struct stat about {};
   return stat("/proc/self/ns/ipc", &about) == 0 && about.st_ino == kFirst;
 }

@@ -18,8 +18,8 @@ bool is_in(const std::array<Range, N>& ranges, char32_t character) {
   });
 }
 
-// Of Unicode 15: Cc, the bidirectional controls, Zl, Zp, the mark of byte order, tags, what is for private
-// use or no character. Halves of surrogates stand for bytes that are no UTF-8.
+// Ranges of Unicode 15: Cc, the bidirectional controls, Zl, Zp, the byte order mark, tags, private use, and
+// code points without characters. Surrogate halves stand for bytes that are no UTF-8.
 constexpr std::array<Range, 15> kEscaped = {{
     {0x00, 0x1F},
     {0x7F, 0x9F},
@@ -54,7 +54,7 @@ constexpr std::array<Range, 13> kWide = {{
     {0x20000, 0x3FFFD},
 }};
 
-// The common ones: a mark that is missed costs a column of a table its place.
+// Common combining marks: a missing one only misaligns a column of a table.
 constexpr std::array<Range, 24> kOnTheOneBefore = {{
     {0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5BD},   {0x610, 0x61A},   {0x64B, 0x65F},
     {0x6D6, 0x6DC},   {0x900, 0x902},   {0x93C, 0x93C},   {0x941, 0x948},   {0x94D, 0x94D},

@@ -1,9 +1,9 @@
-// Other people's text made fit for a terminal: file contents, process names, environment variables, words of
-// a command line. It takes any bytes.
+// Makes text of unknown origin fit for a terminal: file contents, process names, environment variables, words
+// of a command line. It accepts any bytes.
 //
-// Letters of every script stay. What a terminal obeys, or what changes the order in which it shows the rest,
-// is written as an escape (\x1b, \u202e): control characters, marks of writing direction, separators of
-// lines, and bytes that are no UTF-8.
+// Letters of every script stay. Characters that a terminal obeys, or that change the order of display, become
+// escapes (\x1b, \u202e). They are control characters, marks of writing direction, line separators, and bytes
+// that are no UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,20 @@ namespace innkeeper {
 enum class Letters : uint8_t {
   all,
   ascii
-};  // ascii: others are escaped, too, for a terminal that has only these
+};  // With `ascii` other letters are escaped too, for a terminal that has only ASCII.
 
-// The line's length is at most `most` bytes; no character or escape is cut through.
+// The result has at most `most` bytes; no character or escape is cut through.
 std::string printable(std::string_view text, size_t most, Letters letters = Letters::all);
 
-// In quotes, for a message; what is longer than `most` bytes ends in "...".
+// Quotes text for a message; longer text than `most` bytes ends in "...".
 std::string in_quotes(std::string_view text, size_t most = 400);
 
-// Columns that a character takes on a terminal: 0 for marks that are put on the one before, 2 for the wide
-// ones of East Asia and pictures, else 1.
+// Returns the columns that a character takes on a terminal: 0 for combining marks, 2 for the wide ones of
+// East Asia and pictures, else 1.
 int columns_of(char32_t character);
 
-// Takes the next character off `text`, which is not empty; a byte that begins none as 0xDC00 + the byte.
+// Removes the next character from `text`, which is not empty; an invalid byte is returned as
+// 0xDC00 + the byte.
 char32_t next_character(std::string_view& text);
 
 }  // namespace innkeeper

@@ -9,8 +9,8 @@
 
 namespace innkeeper {
 
-// The program's signals are for the program's threads: none is delivered on this one. Throws
-// std::system_error where there is none to be had.
+// Starts a thread that receives none of the program's signals, which are for the program's threads. Throws
+// std::system_error if none can be created.
 template <class Body>
 std::thread quiet_thread(Body body) {
   struct Blocked {

@@ -48,8 +48,8 @@ Repeat::Repeat(std::function<void()> body, std::chrono::microseconds every, cons
 }
 
 Repeat::~Repeat() {
-  // A child of fork() has the state without the thread, its mutex in whatever state it was: neither can be
-  // ended.
+  // A child of fork() has the state without the thread, and its mutex in an unknown state:
+  // neither can be ended.
   if (state_->owner != getpid()) return;
   {
     const MutexLock lock(state_->mutex);

@@ -1,4 +1,4 @@
-// Does something again and again from a thread of its own, on which no signal of the program's is delivered.
+// Runs a function periodically on a thread of its own, which receives none of the program's signals.
 //
 // The thread ends with the object. A child of fork() has the object without the thread, and may destroy it.
 #pragma once
@@ -10,10 +10,10 @@ namespace innkeeper {
 
 class Repeat {
  public:
-  // At once, and then `every` so often. What `body` uses must outlive this. Without threads to be had it does
-  // nothing, and logs `without`.
+  // Runs `body` at once, and then with the period `every`. Requires: the objects that `body` uses outlive
+  // this one. If no thread can be created, it never runs, and `without` is logged.
   Repeat(std::function<void()> body, std::chrono::microseconds every, const char* without);
-  // Waits for a `body` that is under way.
+  // Waits for a `body` in progress.
   ~Repeat();
   Repeat(const Repeat&) = delete;
   Repeat& operator=(const Repeat&) = delete;

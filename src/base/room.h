@@ -1,13 +1,13 @@
-// What is left on a disk, for an error that says there is too little. It is what the disk says of itself:
-// free bytes may be left that are not ours to take.
+// Free space of a disk, for an error that reports too little of it. It is the disk's own report: some free
+// bytes may be reserved for other users.
 #pragma once
 
 #include <string>
 
 namespace innkeeper {
 
-// " (0 B free of 1.0 MiB)" of the file system of `path`; " (0 of 4096 files free)" where files are what it
-// lacks; empty where it does not say.
+// Returns " (0 B free of 1.0 MiB)" for the file system of `path`, or " (0 of 4096 files free)" if it lacks
+// files. Empty if the file system does not report its free space.
 std::string room_left(const std::string& path);
 
 }  // namespace innkeeper

@@ -1,8 +1,8 @@
-// From when on there is room, in virtual time: memory that is freed is free once its users are through, which
-// may be later than the host's free(), and its next user starts no earlier.
+// Free space in virtual time: freed memory becomes free when its users end, which may be later than the
+// host's free(). Its next user starts no earlier.
 //
-// Bytes are taken for what they are worth, wherever they lie, as on a card whose pages are mapped again. What
-// is in use never exceeds the limit, so there is always an entry to take.
+// Bytes are interchangeable, wherever they lie, as on a GPU whose pages are remapped. The bytes in use never
+// exceed the limit, so there is always an entry to take.
 //
 // Thread safety: none.
 #pragma once
@@ -16,13 +16,14 @@ class RoomClock {
  public:
   explicit RoomClock(int64_t limit) : limit_(limit) { free_[0] = limit; }
 
-  // `bytes` are free from `time` on.
+  // Adds `bytes` that become free at `time`.
   void give(double time, int64_t bytes);
-  // Takes the bytes that are free for longest. Returns from when on all of them are.
+  // Takes the bytes that have been free longest. Returns the time from which all of them are free.
   double take_oldest(int64_t bytes);
-  // Takes the bytes that became free last, but no later than `now`; then the next to be free after.
+  // Takes the bytes that became free last, but no later than `now`; then the next to become free after it.
   double take_newest(int64_t bytes, double now);
-  // Less room: the bytes that are free for longest go. More: they are free from `now` on.
+  // Sets the limit. If it shrinks, the bytes that have been free longest are removed; if it grows, the new
+  // bytes are free from `now`.
   void set_limit(int64_t limit, double now);
 
  private:
@@ -30,7 +31,8 @@ class RoomClock {
   int64_t take(Entry entry, int64_t bytes);
 
   int64_t limit_;
-  int64_t owed_ = 0;  // by the limit: taken from what is given next
+  // Bytes by which the limit shrank beyond the free ones: taken from the next bytes given.
+  int64_t owed_ = 0;
   std::map<double, int64_t> free_;
 };
 

@@ -18,7 +18,7 @@ struct Unit {
 };
 constexpr std::array<Unit, 5> kUnits = {{{"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}}};
 
-constexpr size_t kMost = 60;  // bytes of a wrong size in a message
+constexpr size_t kMost = 60;  // Longest part of a wrong size in a message, bytes.
 
 Status refuse(std::string_view text, const std::string& why) {
   return Status(Code::invalid_argument, "size " + in_quotes(text, kMost) + " " + why);

@@ -1,4 +1,4 @@
-// Sizes as people write them: "512B", "64KiB", "64MiB", "20GiB", "2TiB". Whole numbers, binary units.
+// Parses sizes as users write them: "512B", "64KiB", "64MiB", "20GiB", "2TiB". Whole numbers, binary units.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace innkeeper {
 
-// full: B, KiB, MiB, GiB, TiB. short_too: also K, M, G, T for the same binary units, as Slurm's users write
-// them.
+// full: B, KiB, MiB, GiB, TiB. short_too: also K, M, G, T for the same binary units, as Slurm's
+// users write them.
 enum class SizeUnits { full, short_too };
 
-// Fails with a half sentence that says what is wrong with `text`, to be put behind the name of the setting.
+// Fails with a half sentence on the error in `text`; callers prefix it with the name of the setting.
 Result<Bytes> parse_size(std::string_view text, SizeUnits units = SizeUnits::full);
 
 }  // namespace innkeeper

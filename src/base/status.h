@@ -1,5 +1,5 @@
-// Expected failures as values: Status, and Result<T> (a T or a Status). Core never throws for them;
-// src/torch and src/bindings turn them into exceptions at the edge.
+// Expected failures as values: Status, and Result<T> (a T or a Status). Core never throws for them; src/torch
+// and src/bindings convert them to exceptions.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,15 @@ namespace innkeeper {
 
 enum class Code {
   ok,
-  invalid_argument,  // what the caller asked for makes no sense
-  out_of_memory,     // no node has room, whatever is moved
-  io_error,          // a disk, a file or a link failed
-  damaged,           // a file can be read, and what stands in it cannot be right
-  device_failed,     // a call to an accelerator failed; what it holds is as it was
-  device_lost,       // an accelerator is gone for good, and with it what only it held
-  unavailable,       // a device is gone or was never there
-  busy,              // in use by another; trying again later may work
-  discarded,         // Bytes must be recomputed first (Recomputer::gather).
+  invalid_argument,  // The caller's request makes no sense.
+  out_of_memory,     // No node has enough free space, even after moves.
+  io_error,          // A disk, a file or a link failed.
+  damaged,           // A file is readable, but its content cannot be right.
+  device_failed,     // A call to an accelerator failed; the accelerator's contents are unchanged.
+  device_lost,       // An accelerator is gone for good, with the blocks that only it held.
+  unavailable,       // A device is gone or never existed.
+  busy,              // In use by another program or thread; a later retry may succeed.
+  discarded,         // The bytes must be recomputed first (Engine::recompute).
 };
 
 const char* to_string(Code code);
@@ -66,7 +66,7 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-// Leaves the function with the failure, if there is one.
+// Returns from the function with the failure, if there is one.
 #define IK_RETURN_IF_ERROR(expression) \
   do { \
     if (::innkeeper::Status ik_status = (expression); !ik_status.ok()) return ik_status; \

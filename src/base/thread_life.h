@@ -1,4 +1,4 @@
-// Whether a thread goes on, for those who outlive it.
+// Tells whether a thread still runs, for objects that outlive it.
 //
 // Thread safety: all of it.
 #pragma once
@@ -9,13 +9,13 @@
 namespace innkeeper {
 
 struct ThreadLife {
-  std::atomic<bool> over{false};  // released at last: what the thread did before can be seen
+  std::atomic<bool> over{false};  // Released last, so that the thread's earlier writes are visible.
 };
 
-// The calling thread is ending: its thread-local objects are going, or gone.
+// True: the calling thread is ending, and its thread-local objects are being destroyed, or are gone.
 inline constinit thread_local bool thread_is_ending = false;
 
-// The calling thread's; null once it is ending.
+// Returns the calling thread's life; null once the thread is ending.
 inline std::shared_ptr<const ThreadLife> thread_life() {
   struct Holder {
     ~Holder() {

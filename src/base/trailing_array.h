@@ -1,10 +1,10 @@
-// An object with an array of items behind it, in one piece of memory: for what is made and freed with every
-// tensor, and whose array is as long as the machine has nodes.
+// An object followed by an array of items, in one piece of memory. It serves objects that are created and
+// freed with every tensor, and whose array is as long as the machine has nodes.
 //
 //     class Block : public TrailingArray<Block, Replica> { ... };
-//     Block::Owner block = Block::make(nodes, id, size);  // the items as they are by default
+//     Block::Owner block = Block::make(nodes, id, size);  // items are default-constructed
 //     block->items()[1];
-//     Block::Space space = Block::destroy(block.release());  // for the next of as many items, or to go
+//     Block::Space space = Block::destroy(block.release());  // for reuse by an object of as many items
 //
 // Thread safety: none of its own.
 #pragma once
@@ -27,10 +27,10 @@ class TrailingArray {
   struct Free {
     void operator()(void* memory) const { ::operator delete(memory); }
   };
-  // Memory of an object that has gone, which one of as many items may have again.
+  // Memory of a destroyed object, which an object of as many items may reuse.
   using Space = std::unique_ptr<void, Free>;
 
-  // `arguments`: of Self's constructor, which may be private to Self and TrailingArray.
+  // `arguments`: for Self's constructor, which may be private to Self and TrailingArray.
   template <class... Arguments>
   static Owner make(size_t count, Arguments&&... arguments) {
     return make_in(Space(), count, std::forward<Arguments>(arguments)...);

@@ -37,14 +37,14 @@ constexpr Bytes GiB(int64_t n) { return Bytes(n << 30); }
 // Every replica starts at, and is charged in multiples of, this many bytes.
 inline constexpr int64_t kAlignment = 64;
 constexpr Bytes round_up(Bytes size) {
-  constexpr int64_t kMost = INT64_MAX - (kAlignment - 1);  // absurd sizes stay too large, and positive
+  constexpr int64_t kMost = INT64_MAX - (kAlignment - 1);  // Absurd sizes stay too large, and positive.
   return Bytes(((size.count() > kMost ? kMost : size.count()) + kAlignment - 1) & ~(kAlignment - 1));
 }
 
-// "64.0 MiB": for messages. Exact sizes below 10 KiB are shown in bytes.
+// Returns text for messages, for example "64.0 MiB". Exact sizes below 10 KiB are shown in bytes.
 std::string to_string(Bytes size);
 
-// The index of a node in the machine it belongs to.
+// Index of a node in its machine.
 enum class NodeId : uint8_t {};
 constexpr size_t index_of(NodeId node) { return static_cast<size_t>(node); }
 inline constexpr NodeId kNoNode = NodeId{255};

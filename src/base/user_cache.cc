@@ -15,7 +15,7 @@ namespace innkeeper {
 namespace fs = std::filesystem;
 
 std::string user_cache() {
-  // The standard says that a relative path there is to be ignored.
+  // The XDG standard requires programs to ignore a relative path here.
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && fs::path(cache).is_absolute())
     return (fs::path(cache) / "innkeeper").string();
   const char* home = std::getenv("HOME");
@@ -24,7 +24,8 @@ std::string user_cache() {
 }
 
 Status write_whole(const std::string& path, const std::string& text) {
-  // No number of a process: processes of several namespaces, as in containers, may share a folder.
+  // The name contains no process number: processes of several namespaces, as in containers, may
+  // share a directory.
   std::string draft = path + ".XXXXXX" + std::string(kDraftEnding);
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);

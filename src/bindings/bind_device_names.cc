@@ -1,4 +1,4 @@
-// Device names and indices, as the modules of Python ask for them.
+// Device names and indices, as the Python modules request them.
 #include <ATen/Context.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/utils/pybind.h>

@@ -13,7 +13,8 @@ namespace innkeeper::bindings {
 namespace {
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
-// By a pointer: PyTorch's holder of backends is its own. Who is called keeps what it returns.
+// A raw pointer, because PyTorch's holder of backends is its own. The called function keeps the
+// returned backend alive.
 using CardsOfPython = std::function<std::optional<std::pair<c10d::Backend*, std::string>>()>;
 
 torch_layer::MakeCards make_cards_of(const CardsOfPython& cards) {

@@ -1,5 +1,5 @@
-// The GPUs of the machine and leases on them. A failure is an exception by its code: ValueError, OSError,
-// RuntimeError, and LeaseBusy for what may succeed later.
+// The GPUs of the machine and leases on them. A failure becomes an exception by its code: ValueError,
+// OSError, RuntimeError, and LeaseBusy for requests that may succeed later.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -39,10 +39,11 @@ T value_of(Result<T> result) {
 
 milliseconds from_seconds(double seconds) {
   if (std::isnan(seconds)) throw py::value_error("expected a number of seconds");
-  return milliseconds(static_cast<int64_t>(std::clamp(seconds, -3e9, 3e9) * 1000));  // of a century
+  // Limits the time to a century.
+  return milliseconds(static_cast<int64_t>(std::clamp(seconds, -3e9, 3e9) * 1000));
 }
 
-// A Python object may be used by several threads, a lease by one at a time.
+// Several threads may use a Python object, but only one thread at a time may use a lease.
 struct SharedLease {
   explicit SharedLease(lease::Lease granted) : lease(std::move(granted)) {}
   std::mutex mutex;
@@ -56,8 +57,9 @@ struct SharedLease {
 };
 using Held = std::shared_ptr<SharedLease>;
 
-// For a property. Another thread may have the mutex for seconds, and all threads would wait with one that
-// waits for it with the GIL. A guard given to def_property_readonly itself would not reach the function.
+// Makes a property's getter. Another thread may hold the mutex for seconds, and a thread that waited
+// for it with the GIL would stop all threads. A guard given to def_property_readonly itself would not
+// reach the function.
 template <class Function>
 py::cpp_function getter(Function function) {
   return py::cpp_function([function](SharedLease& s) { return s.with(function); }, WithoutGil());
@@ -89,7 +91,7 @@ Held acquire(int count, std::optional<int64_t> memory, std::optional<bool> exclu
   throw_if_error(lease::restrict_here(request, vendor));
   if (expires_s) request.expires_after = from_seconds(*expires_s);
   request.job = job;
-  std::optional<py::error_already_set> raised;  // by a signal's handler, while waiting
+  std::optional<py::error_already_set> raised;  // Exception of a signal's handler, raised while waiting.
   Result<lease::Lease> granted = lease::acquire_here(request, [&raised] {
     const py::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) raised.emplace();
@@ -132,7 +134,7 @@ std::vector<std::string> lease_warnings() {
   return arbiter.ok() ? lease::warnings_of(arbiter.value().directory()) : std::vector<std::string>();
 }
 
-// How many leases are on each card; nothing where they cannot be read, since it is for people.
+// Returns the number of leases on each GPU, for display; empty if they cannot be read.
 std::map<std::string, int> lease_counts() {
   const Result<lease::Arbiter> arbiter = lease::Arbiter::open();
   if (!arbiter.ok()) return {};
@@ -150,7 +152,7 @@ std::unique_ptr<lease::Shown> show(const std::vector<std::string>& uuids, Held h
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
   return std::make_unique<lease::Shown>(uuids, cards, [held = std::move(held)] {
     const std::unique_lock<std::mutex> lock(held->mutex, std::try_to_lock);
-    return !lock || held->lease.held();  // another thread that changes it has it
+    return !lock || held->lease.held();  // The mutex is locked by another thread that changes the lease.
   });
 }
 

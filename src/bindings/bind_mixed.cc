@@ -7,7 +7,7 @@
 namespace innkeeper::bindings {
 namespace {
 
-// Kept until the process ends, since operators may run while the interpreter goes.
+// The function is kept until the process ends, since operators may run while the interpreter shuts down.
 void set_notice(py::function tell) {
   PyObject* const function = tell.release().ptr();
   torch_layer::set_mixed_notice([function](std::string_view op, c10::IntArrayRef sizes, Bytes bytes) {

@@ -8,9 +8,9 @@
 namespace innkeeper::bindings {
 namespace {
 
-PyObject* out_of_memory = nullptr;  // the class; PyTorch's C++ does not give it to others
+PyObject* out_of_memory = nullptr;  // The Python class; PyTorch's C++ interface does not export it.
 
-// Of the exception in flight.
+// Handles the exception in flight.
 void throw_out_of_memory() {
   try {
     throw;

@@ -18,7 +18,7 @@ py::dict to_dict(const NodeStats& s) {
   return d;
 }
 
-// None: unknown.
+// Returns None for an unknown time.
 py::object unless_zero(double seconds) { return seconds == 0 ? py::object(py::none()) : py::float_(seconds); }
 
 py::object to_dict(const PeriodStats& s) {

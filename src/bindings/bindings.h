@@ -1,7 +1,7 @@
 // innkeeper._C: torch_layer's functions under the same names, one file per topic, no logic.
 //
-// Every function lets go of the GIL while it runs, because it may wait for a copy, a kernel or another thread
-// (I10). c10's errors become the Python exceptions that PyTorch makes of them.
+// Every function releases the GIL while it runs, because it may wait for a copy, a kernel or another thread
+// (I10). c10's errors become the Python exceptions to which PyTorch maps them.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>

@@ -20,26 +20,26 @@
 namespace innkeeper::board {
 namespace {
 
-// The file in the lease folder, while there is such a folder.
+// The file in the lease directory, while that directory exists.
 class File {
  public:
   ~File() {
     if (file_.valid() && file_.ours() && named()) unlinkat(directory_->fd(), name_.c_str(), 0);
   }
-  // False: not now.
+  // Returns false if the file cannot be written now.
   bool write(const std::string& text) {
     if (!named() && !make()) return false;
-    // What a longer text before left behind the end does not count: the header says the length.
+    // The rest of a longer earlier text after the end does not count: the header has the length.
     return pwrite(file_.fd(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
   }
-  // Another process may have removed it, or the whole folder.
+  // Another process may have removed the file, or the whole directory.
   bool named() const {
     struct stat about {};
     return file_.valid() && fstat(file_.fd(), &about) == 0 && about.st_nlink > 0;
   }
 
  private:
-  // It gets its name when it is locked, so that no reader takes it for a dead one.
+  // The file gets its name after it is locked, so that no reader takes it for a dead one.
   bool make() {
     file_.close();
     auto found = lease::Directory::find_default();
@@ -85,7 +85,7 @@ struct Publisher::State {
     return record;
   }
 
-  // The publisher's thread.
+  // Runs on the publisher's thread.
   void publish() {
     std::vector<NodeRow> rows = look();
     if (rows == record.nodes && file.named()) return;
@@ -102,14 +102,14 @@ struct Publisher::State {
   const pid_t owner = getpid();
   Record record;
   File file;
-  Repeat thread;  // the last, so that it ends before what it uses
+  Repeat thread;  // Declared last, so that it ends before the members that it uses.
 };
 
 Publisher::Publisher(Look look, std::chrono::milliseconds every)
     : state_(new State(std::move(look), every)) {}
 
 Publisher::~Publisher() {
-  // The file is the parent's of a child of fork(), and the thread may have been in the middle of its record.
+  // In a child of fork() the file is the parent's, and the thread may have been changing the record.
   if (state_->owner == getpid()) delete state_;
 }
 

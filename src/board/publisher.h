@@ -1,11 +1,11 @@
-// Shows an engine to `innkeeper top`, in a file of the lease folder that lives as long as its process.
+// Shows an engine to `innkeeper top`, by a file in the lease directory that lives as long as its process.
 //
-// It has a thread of its own that looks at the engine's counters now and then, so operators pay nothing. It
-// makes no folder: until there is one (`innkeeper top` makes it) nothing is written. What goes wrong is
-// logged and changes nothing else.
+// Its own thread reads the engine's counters periodically, so operators pay no cost. It creates no
+// directory: until there is one (`innkeeper top` creates it), it writes no file. A failure is logged and
+// has no other effect.
 //
 // The file is named r<id>. Its lock is its life, as a lease's is (lease/store.h): after a crash it is dead,
-// and removed by the user's next process that publishes. A child of fork() shows nothing.
+// and the user's next process that publishes removes it. A child of fork() publishes no file.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,10 @@ namespace innkeeper::board {
 
 class Publisher {
  public:
-  // `look` is called from the publisher's thread, and must take no lock that is held for long.
+  // `look` is called on the publisher's thread, and must take no lock that is held for long.
   using Look = std::function<std::vector<NodeRow>()>;
   explicit Publisher(Look look, std::chrono::milliseconds every = std::chrono::milliseconds(500));
-  ~Publisher();  // waits for a look that is under way
+  ~Publisher();  // Waits for a `look` in progress.
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 

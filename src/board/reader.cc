@@ -41,7 +41,7 @@ std::vector<Shown> read(const lease::Directory& directory) {
   std::unordered_map<uid_t, int> files;
   each_file(directory, [&](int fd, const char*, const struct stat& about) {
     if (++files[about.st_uid] > kMaxFilesPerUser || !lease::write_locked(fd).value_or(false)) return;
-    // A reader may meet a writer in the middle; the second time it is through.
+    // A reader may read in the middle of a write; the write is over at the second attempt.
     for (int attempt = 0; attempt < 2; ++attempt) {
       std::string text(kFileBytes, '\0');
       const ssize_t length = pread(fd, text.data(), text.size(), 0);

@@ -1,4 +1,4 @@
-// All engines of the machine that show themselves (publisher.h), of all users.
+// Reads all published engines of the machine (publisher.h), of all users.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 namespace innkeeper::board {
 
 struct Shown {
-  uint32_t uid = 0;  // the file's owner
+  uint32_t uid = 0;  // The file's owner.
   Record record;
 };
 
-// By PID. Files that are dead, false or unreadable are passed over; of one user at most so many are read.
+// Limit on the files of one user that are read. Engines are sorted by PID; dead, invalid or unreadable
+// files are skipped.
 inline constexpr int kMaxFilesPerUser = 256;
 std::vector<Shown> read(const lease::Directory& directory);
 
-// Removes this user's dead files. Needs no lock: a file appears under its name only when it is locked.
+// Removes this user's dead files. Needs no lock: a file gets its name only after it is locked.
 void reap(const lease::Directory& directory);
 
 }  // namespace innkeeper::board

@@ -14,7 +14,7 @@ bool valid_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxNameLength && std::all_of(name.begin(), name.end(), allowed);
 }
 
-// "<name> <budget> <resident> <peak> <evictions> <operators>"
+// Format: "<name> <budget> <resident> <peak> <evictions> <operators>"
 bool read_node(std::string_view text, Record& record) {
   NodeRow row;
   row.name = cut(text, ' ');
@@ -53,7 +53,7 @@ Result<std::string> encode(const Record& record) {
     body += "\n";
   }
   std::string file = std::string(kMagic) + std::to_string(body.size()) + " " + hex(fnv1a(body)) + "\n" + body;
-  // What we write must be what others read.
+  // The written text must be readable.
   if (file.size() > kFileBytes || !decode(file))
     return Status(Code::invalid_argument, std::to_string(record.nodes.size()) +
                                               " nodes cannot be shown: at most " + std::to_string(kMaxNodes) +
@@ -65,7 +65,8 @@ Result<std::string> encode(const Record& record) {
 std::optional<Record> decode(std::string_view file) {
   if (!file.starts_with(kMagic)) return std::nullopt;
   file.remove_prefix(kMagic.size());
-  if (file.find('\n') > kHeaderRoom) return std::nullopt;  // or there is none
+  // A longer position includes npos: there is no line end.
+  if (file.find('\n') > kHeaderRoom) return std::nullopt;
   std::string_view header = cut(file, '\n');
   size_t length = 0;
   uint64_t checksum = 0;

@@ -37,8 +37,8 @@ void fail(int exit_code, std::string message) { throw Failure{exit_code, std::mo
 
 namespace {
 
-// Whether the request failed because the lease that INNKEEPER_LEASE names has ended. A script that uses the
-// CPU after the exit status for "no GPU" must not do so after this.
+// Returns whether the request failed because the lease that INNKEEPER_LEASE names has ended. A script that
+// falls back to the CPU after the exit status for "no GPU" must not do so after this.
 bool is_about_a_lease(const Status& status) { return status.message().starts_with("the lease "); }
 
 }  // namespace
@@ -68,7 +68,7 @@ void on_run_job(CLI::App& command, std::function<int(const std::vector<std::stri
     std::vector<std::string> words = command.remaining();
     const bool loose = without_dashes && without_dashes();
     if (!words.empty() && !loose) throw CLI::ExtrasError(command.get_name(), words);
-    if (!words.empty() && job().given) words.emplace_back("--");  // the job's own
+    if (!words.empty() && job().given) words.emplace_back("--");  // The "--" belongs to the job.
     words.insert(words.end(), job().words.begin(), job().words.end());
     if (words.empty() || words.front().empty())
       fail(kUsage, loose ? "needs a script, as in: " + full_name(command) + " --managed train.py"

@@ -1,7 +1,7 @@
-// What every sub-command's file uses: how it is added to the program, how it fails, where its output goes.
+// Common functions of all sub-commands: registration, failure and output.
 //
-// A sub-command is one file with one register_X(CLI::App&), named in main.cc. It adds its options and calls
-// on_run() with what is to be done. Failures are thrown here, at the edge (class Failure); main.cc prints
+// A sub-command is one file with one register_X(CLI::App&), named in main.cc. That function adds its
+// options and calls on_run() with its body. Failures are exceptions of class Failure; main.cc prints
 // them in one line.
 #pragma once
 
@@ -25,30 +25,30 @@ struct Failure {
   std::string message;
 };
 [[noreturn]] void fail(int code, std::string message);
-// With the exit code that belongs to the Status of a lease call.
+// Fails with the exit code that belongs to the Status of a lease call.
 [[noreturn]] void fail(const Status& status);
 
-// `body` gives the exit code. It is called when the whole command line has been read.
+// Calls `body` when the whole command line has been read; its result is the exit code.
 void on_run(CLI::App& command, std::function<int()> body);
-// For a command that ends in "-- COMMAND ARGUMENTS...": what stands behind the first "--", never empty. Where
-// `without_dashes` says so when the options have been read, the first word that is none of them begins the
-// job.
+// Registers a command that ends in "-- COMMAND ARGUMENTS...". `job` holds the words after the first "--",
+// never empty. If `without_dashes` returns true after the options have been read, the job begins at the first
+// word that is no option.
 void on_run_job(CLI::App& command, std::function<int(const std::vector<std::string>& job)> body,
                 std::function<bool()> without_dashes = nullptr);
 
-// Is it such a command?
+// Returns whether the command was registered by on_run_job().
 bool takes_job(const CLI::App& command);
-// What stood behind the first "--" of the program's command line. Set by main.cc before parsing.
+// Stores the words after the first "--" of the program's command line. main.cc calls it before parsing.
 void set_job(std::vector<std::string> job, bool given);
-// The exit code of the body that ran.
+// Returns the exit code of the body that ran.
 int outcome();
 
-// Writes all of it to standard output, or fails with kOutput.
+// Writes the whole text to standard output, or fails with kOutput.
 void print(std::string_view text);
-// Text for people on standard error, behind the name of who says it.
+// Writes text for people to standard error, preceded by the name of its source.
 void note(std::string_view text, std::string_view name = "innkeeper");
 
-// A name for messages: "innkeeper lease hold".
+// Returns a name for messages, for example "innkeeper lease hold".
 std::string full_name(const CLI::App& command);
 
 std::string joined(const std::vector<std::string>& words, std::string_view between);

@@ -1,5 +1,5 @@
-// innkeeper completion bash | zsh | fish: a script for the shell, made from the program's own commands and
-// options.
+// innkeeper completion bash | zsh | fish: prints a shell's completion script, made from the program's own
+// commands and options.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@
 namespace innkeeper::cli {
 namespace {
 
-// Words that may follow an option; empty: anything.
+// Returns the words that may follow an option; empty: any word.
 std::vector<std::string> values_of(const std::string& option) {
   if (option == "--by") return {"free", "ratio", "power", "utilization"};
   return {};
@@ -27,7 +27,7 @@ struct Word {
 };
 
 struct Level {
-  std::vector<std::string> path;  // of commands below the program
+  std::vector<std::string> path;  // Names of the commands below the program.
   std::vector<Word> commands, options;
 };
 

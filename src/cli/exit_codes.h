@@ -1,5 +1,5 @@
-// How the program ends, for scripts: a number of its own for each thing that a caller may want to tell apart.
-// They are the numbers of sysexits.h, which jobs hardly use themselves, so that `run` can pass on its job's.
+// Exit codes of the program, for scripts: one for each case that a caller may need to distinguish. They are
+// the numbers of sysexits.h, which jobs hardly use themselves, so that `run` can pass on its job's.
 // docs/innkeeper.1 and `innkeeper --help` list them from the table below.
 #pragma once
 

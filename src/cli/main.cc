@@ -1,4 +1,4 @@
-// The program `innkeeper`. Each sub-command is a file of this folder with a register_X(), listed here.
+// The program `innkeeper`. Each sub-command is a file below this directory with a register_X(), listed here.
 #include <CLI/CLI.hpp>
 
 #include <unistd.h>
@@ -45,7 +45,7 @@ void add_commands(CLI::App& program) {
   register_completion(program);
 }
 
-// The sub-command that was named, for messages.
+// Returns the sub-command that the user named, for messages.
 const CLI::App& named(const CLI::App& program) {
   const CLI::App* at = &program;
   for (std::vector<CLI::App*> below = program.get_subcommands(); !below.empty();
@@ -60,7 +60,7 @@ int usage(const CLI::App& program, const std::string& message) {
   return kUsage;
 }
 
-// An option before the name of the command that it is of.
+// Finds an option that stands before its command.
 std::optional<std::string> before_its_command(const CLI::App& command) {
   for (const CLI::App* above = command.get_parent(); above != nullptr; above = above->get_parent())
     for (const std::string& word : above->remaining())
@@ -69,7 +69,7 @@ std::optional<std::string> before_its_command(const CLI::App& command) {
   return std::nullopt;
 }
 
-// Words that the command does not know, and what may have been meant.
+// Explains words that the command does not know, and names likely alternatives.
 std::string unexpected(const CLI::App& command, const std::string& otherwise) {
   const std::vector<std::string> words = command.remaining();
   if (words.empty()) return before_its_command(command).value_or(otherwise);
@@ -95,7 +95,7 @@ std::string unexpected(const CLI::App& command, const std::string& otherwise) {
   return first + " is not expected here";
 }
 
-// CLI11's own words, on one line.
+// Joins CLI11's message into one line.
 std::string one_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -107,15 +107,15 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", "innkeeper " INNKEEPER_VERSION);
   add_commands(program);
   need_subcommand(program);
-  program.footer(exit_codes());  // now, so that the sub-commands do not take it over
+  program.footer(exit_codes());  // Set after the sub-commands were added, so that they do not inherit it.
 
-  // A job's own words are not ours to parse.
+  // The words after "--" belong to the job and are not parsed here.
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto dashes = std::find(words.begin(), words.end(), "--");
   const bool given = dashes != words.end();
   set_job(given ? std::vector<std::string>(dashes + 1, words.end()) : std::vector<std::string>{}, given);
   words.erase(dashes, words.end());
-  // A managed script's own process says it.
+  // A managed script's own process reports this.
   const auto says_it_itself = [](std::string_view word) {
     return word == "--managed" || word.starts_with("--nproc");
   };
@@ -123,12 +123,12 @@ int run(int argc, char** argv) {
     for (const std::string& line : misspelt_settings(environ)) note(line);
     if (const std::string level = wrong_log_level(); !level.empty()) note(level);
   }
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  std::reverse(words.begin(), words.end());  // CLI11 expects the words in reverse order.
   try {
     program.parse(words);
     return outcome();
   } catch (const CLI::CallForHelp&) {
-    print(program.help());  // of the sub-command, if one was named
+    print(program.help());  // CLI11 prints the help of the sub-command that was named, if any.
     return kDone;
   } catch (const CLI::CallForVersion& version) {
     print(one_line(version.what()) + "\n");
@@ -150,7 +150,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return innkeeper::cli::run(argc, argv);
-  } catch (const innkeeper::cli::Failure& failure) {  // of printing the help
+  } catch (const innkeeper::cli::Failure& failure) {  // Thrown while printing the help.
     innkeeper::cli::note(failure.message);
     return failure.code;
   } catch (const std::exception& error) {

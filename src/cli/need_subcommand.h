@@ -1,5 +1,5 @@
-// For a command that only has others below it. CLI11's own check (require_subcommand(1)) hides a word that is
-// none of them.
+// For a command that consists of sub-commands. CLI11's own check (require_subcommand(1)) hides a word that
+// names none of them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,10 +10,11 @@
 
 namespace innkeeper::cli {
 
-// A command whose group is empty is the program's own: neither help nor completion nor an error offers it.
+// Returns false for an internal command, whose group is empty: neither help nor completion nor an
+// error offers it.
 inline bool is_for_people(const CLI::App* command) { return !command->get_group().empty(); }
 
-// "list, hold, release".
+// Returns the names of the sub-commands, for example "list, hold, release".
 inline std::string below(const CLI::App& command) {
   std::string names;
   for (const CLI::App* sub : command.get_subcommands(is_for_people))

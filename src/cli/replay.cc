@@ -1,5 +1,5 @@
-// innkeeper replay: what a recorded program (innkeeper.record) would take on a card that one need not have,
-// with less room than it wants.
+// innkeeper replay: estimates the time of a recorded program (innkeeper.record) on a GPU that the machine
+// need not have. The GPU's memory may be smaller than the program's working set.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -39,14 +39,14 @@ struct Options {
   std::string card = "H100", link;
   std::vector<double> shares = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4};
   int64_t steps = 12;
-  double host_bandwidth = replay::kHostBandwidth / kGiga;  // GB/s
+  double host_bandwidth = replay::kHostBandwidth / kGiga;  // Host bandwidth, GB/s.
   bool as_recorded = false;
   std::string times = "told";
-  double host_pace = 0;  // us
+  double host_pace = 0;  // Time of the host per operator, us.
   bool one_clock = false;
   std::optional<uint64_t> truth;
   bool json = false;
-  Json figures;  // of card and link, as JSON
+  Json figures;  // Figures of the GPU and the link, as JSON.
 };
 
 constexpr double kLeast = 0.01;
@@ -71,7 +71,7 @@ Model known(const std::string& what, const std::string& name, Result<Model> mode
   return std::move(model.value());
 }
 
-// What kernels and copies take, per second where it is no time.
+// Returns rates per second, and times in seconds.
 Json to_json(const cost::GpuModel& gpu, const cost::LinkModel& link) {
   Json flops;
   for (size_t i = 0; i < cost::kPrecisionNames.size(); ++i)
@@ -100,14 +100,14 @@ Json to_json(const std::vector<StepCost>& steps) {
   return all;
 }
 
-// Without the engine's advice at its end, which is for a program of one's own.
+// Drops the engine's advice at the message's end, which concerns only a running program.
 template <class AnyRow>
 std::string too_little(const AnyRow& row) {
   const std::string& why = row.fits.message();
   return "too little: " + why.substr(0, why.find("; a larger budget"));
 }
 
-// What the figures are of.
+// Describes the setting to which the figures apply.
 Json setting(const Options& options) {
   Json json = {{"card", options.card},
                {"link", options.link},
@@ -268,7 +268,7 @@ int run(Options options) {
                     options);
 }
 
-// CLI::Range takes what is no number for one in its range.
+// Used instead of CLI::Range, which accepts text that is no number.
 CLI::Validator between(double least, double most) {
   const auto says_why = [=](const std::string& text) {
     double value = 0;

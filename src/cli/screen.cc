@@ -18,7 +18,7 @@ std::string_view variable(const char* name) {
 }
 
 bool utf8_locale() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {  // the first one that is set counts
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {  // The first variable that is set counts.
     std::string value(variable(name));
     if (value.empty()) continue;
     std::transform(value.begin(), value.end(), value.begin(),
@@ -119,7 +119,8 @@ std::string Table::render(const Screen& screen) const {
     return sum - std::min<size_t>(sum, 2);
   };
   const size_t limit = screen.width > 0 ? static_cast<size_t>(screen.width) : SIZE_MAX;
-  // The last column is text of any length: it is cut before others go, down to what its head needs.
+  // The last column is text of any length: it is shortened, down to its head's width, before other
+  // columns are dropped.
   const auto least = [&] {
     const size_t last = shown.back();
     return total() - (columns[last].right ? 0 : widths[last] - std::min<size_t>(widths[last], 12));
@@ -175,7 +176,7 @@ std::string plot(const Screen& screen, const std::vector<double>& values) {
   std::string text;
   for (const double value : values) {
     const double clean = std::isfinite(value) ? std::clamp(value, 0.0, 1.0) : 0.0;
-    // Whatever is more than nothing shows.
+    // Any positive value shows at least the lowest bar.
     const int height = clean > 0 ? std::max(1, static_cast<int>(std::lround(clean * 8))) : 0;
     text += screen.blocks ? kBlocks[height] : kPlain[height];
   }

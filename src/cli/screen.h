@@ -1,4 +1,4 @@
-// Text for terminals: colours that are there only when wanted, tables that fit a width, bars.
+// Text for terminals: colours where supported, tables that fit a width, bars.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace innkeeper::cli {
 
-// How standard output is to be written.
+// Properties of standard output.
 struct Screen {
-  bool colours = false;  // a terminal, no NO_COLOR, TERM is not dumb
-  bool blocks = false;   // the locale is UTF-8: block characters can be shown
-  int width = 0;         // of the terminal in columns; 0: no terminal, no limit
+  bool colours = false;  // True: a terminal without NO_COLOR, and TERM is not dumb.
+  bool blocks = false;   // True: the locale is UTF-8, so block characters can be shown.
+  int width = 0;         // Width of the terminal, columns; 0: no terminal, no limit.
   int height = 0;
 };
 Screen screen();
@@ -26,32 +26,34 @@ struct Cell {
 
 struct Column {
   std::string head;
-  bool right = false;  // numbers
-  int priority = 0;    // when the table is too wide the column with the highest goes first; 0: never
-  size_t least = 0;    // columns that it takes at least, so that a table keeps its shape as a number grows
+  bool right = false;  // True: right-aligned, for numbers.
+  int priority = 0;    // Order of removal from a table that is too wide: the highest goes first; 0: never.
+  size_t least = 0;    // Minimum width, columns, so that a table keeps its shape as a number grows.
 };
 
 struct Table {
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;  // each has as many cells; render() escapes their text
+  // Rows have as many cells as there are columns; render() escapes their text.
+  std::vector<std::vector<Cell>> rows;
 
-  // Lines that end in a newline. What does not fit screen.width loses columns, then the last column's end.
+  // Returns lines that end in a newline. A table wider than screen.width loses columns, then its
+  // last column's end.
   std::string render(const Screen& screen) const;
 };
 
-// Other people's text, and what may have some in it, fit for this process's terminal: printable (newlines
-// stay), and of ASCII alone unless the locale is UTF-8.
+// Makes text that may come from other users fit for this process's terminal. The result is printable
+// (newlines stay), and ASCII unless the locale is UTF-8.
 std::string for_terminal(std::string_view text);
 
-// Columns that text takes on a terminal.
+// Number of columns that text takes on a terminal.
 size_t columns_of(std::string_view text);
-// At most so many columns of it.
+// Returns the longest beginning of the text that takes at most `columns` columns.
 std::string_view cut(std::string_view text, size_t columns);
 
-// A bar of `width` columns, `part` of it (0 to 1) full.
+// Returns a bar of `width` columns, of which the share `part` (0 to 1) is full.
 std::string bar(const Screen& screen, double part, int width);
 
-// One character for each value (0 to 1), eight heights.
+// Returns one character for each value (0 to 1), in eight heights.
 std::string plot(const Screen& screen, const std::vector<double>& values);
 
 }  // namespace innkeeper::cli

@@ -27,10 +27,10 @@ bool all_digits(std::string_view text) {
 
 constexpr std::string_view kSimulatedUuid = "GPU-51300000-0000-4000-8000-";
 
-// Half of what a process has. Each node may take all of it: only what is in use takes any.
+// Half of a process's address space. Each node may take all of it: only the bytes in use take any.
 constexpr Bytes kMostAddresses = GiB(64 << 10);
 
-// A whole number from 0 on that fits; none if `text` is anything else.
+// Parses a whole number from 0 on that fits; none if `text` is anything else.
 std::optional<int> parse_index(std::string_view text) {
   int number = 0;
   if (!all_digits(text)) return std::nullopt;
@@ -43,9 +43,9 @@ std::optional<int> index_from_environment(const char* name) {
   return text == nullptr ? std::nullopt : parse_index(text);
 }
 
-// `item` as it was meant where several nodes stand in it, with a wrong character between them; else empty.
+// Returns `item` with commas if it contains several nodes with a wrong separator between them; else empty.
 std::string with_commas(std::string_view item) {
-  // A folder's name may have spaces.
+  // A directory's name may have spaces.
   const std::string_view between = item.starts_with("disk") ? ";" : "; \t\r\n|+&";
   constexpr std::string_view kKinds[] = {"auto", "cuda", "sim", "host", "disk"};
   std::string result;
@@ -101,8 +101,8 @@ class Parser {
   }
   void add(NodeSpec node) { spec_.nodes.push_back(std::move(node)); }
 
-  // What the simulated nodes leave of this process's share, less a fifth for the program itself and for side
-  // buffers.
+  // Returns this process's share minus the simulated nodes, less a fifth for the program itself and
+  // for side buffers.
   Bytes default_host_budget() const {
     const int64_t left = host_memory_.count() / spec_.share.count - (spec_.data ? simulated_ : 0);
     return round_up(Bytes(std::max<int64_t>(left / 5 * 4, kAlignment)));
@@ -123,7 +123,7 @@ class Parser {
                   "; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB");
   }
 
-  // A budget: a size that is not 0.
+  // Parses a budget: a size that is not 0.
   Status parse_budget(std::string_view item, std::string_view text, Bytes& budget) const {
     const Result<Bytes> size = parse_size(text);
     if (!size.ok()) return refuse(in_quotes(item) + ": " + size.status().message());
@@ -171,7 +171,7 @@ class Parser {
     Bytes budget;
     IK_RETURN_IF_ERROR(
         parse_budget(item, cross == std::string_view::npos ? rest : rest.substr(cross + 1), budget));
-    // A budget beyond the machine is told as it stands: its multiple may be more than can be counted.
+    // A budget beyond the machine is reported as it is: its multiple may overflow.
     const Bytes all = budget > limit() ? budget : Bytes(simulated_ + *count * budget.count());
     IK_RETURN_IF_ERROR(check_host_memory(item, all, "the simulated nodes need"));
     simulated_ = all.count();
@@ -181,7 +181,8 @@ class Parser {
       node.sim = sim_;
       node.sim.name = node.name;
       node.sim.capacity = budget;
-      node.sim.seed = sim_.seed + static_cast<uint64_t>(sims_);  // nodes differ in what they execute late
+      // Nodes differ in the items that they execute late.
+      node.sim.seed = sim_.seed + static_cast<uint64_t>(sims_);
       ++sims_;
       add(std::move(node));
       IK_RETURN_IF_ERROR(check_count());
@@ -258,7 +259,7 @@ class Parser {
     return check_count();
   }
 
-  // One place is kept for the host, which is added if it is not named.
+  // One place is reserved for the host, which is added if it is not named.
   Status check_count() const {
     const size_t count = spec_.nodes.size() + (has(NodeMake::host) ? 0 : 1);
     if (count <= kMaxNodes) return Status::okay();
@@ -277,7 +278,7 @@ class Parser {
     return Status::okay();
   }
 
-  // What computes or keeps bytes cannot stand beside nodes that have none.
+  // Nodes that compute or store bytes cannot be combined with nodes without data.
   Status check_without_data() const {
     for (const NodeSpec& node : spec_.nodes) {
       if (node.make == NodeMake::cuda || node.make == NodeMake::disk) {
@@ -294,7 +295,7 @@ class Parser {
   const Bytes host_memory_;
   MachineSpec spec_;
   int sims_ = 0;
-  int64_t simulated_ = 0;  // bytes of all sim nodes so far
+  int64_t simulated_ = 0;  // Bytes of all sim nodes so far.
 };
 
 }  // namespace
@@ -354,14 +355,14 @@ void keep_listed(MachineSpec& spec, std::string_view list) {
     }
     kept.push_back(*found);
   }
-  for (int i = 0; NodeSpec & node : kept) node.index = i++;  // numbered again, the names stay
+  for (int i = 0; NodeSpec & node : kept) node.index = i++;  // The nodes are renumbered; their names stay.
   for (NodeSpec& node : spec.nodes)
     if (node.make != NodeMake::sim) kept.push_back(std::move(node));
   spec.nodes = std::move(kept);
 }
 
 Status part_one_memory(MachineSpec& spec, Bytes free, Bytes memory) {
-  constexpr Bytes kLeast = MiB(16);  // with less a card is of no use
+  constexpr Bytes kLeast = MiB(16);  // A GPU is useless with less memory.
   Bytes named{0};
   std::string names;
   std::vector<NodeSpec*> unnamed;

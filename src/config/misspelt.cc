@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, 20> kSettings = {
     "INNKEEPER_PROGRAM",   "INNKEEPER_FAKE_NVML",   "INNKEEPER_LIBRARIES",      "INNKEEPER_PROBE",
 };
 
-// No settings, but ours: what a job, a lease's program and a run's processes are told, and what our own
-// tests are.
+// Variables of ours that are no settings. They are passed to jobs, to a lease's program and to a run's
+// processes, or belong to our tests.
 constexpr auto kOurs = std::to_array<std::string_view>({
     "INNKEEPER_JOB_ID",          "INNKEEPER_JOB_ATTEMPT",  "INNKEEPER_JOB_NAME",
     "INNKEEPER_JOB_STATE",       "INNKEEPER_JOB_CODE",     "INNKEEPER_JOB_OUTPUT",
@@ -44,7 +44,7 @@ std::string in_capitals(std::string_view text) {
   return capitals;
 }
 
-// In a short name one letter is much.
+// In a short name one letter is a large part.
 size_t slips_in(std::string_view setting) { return setting.size() - kPrefix.size() < 5 ? 1 : 2; }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Environment variables that look like settings and are none: those that begin with INNKEEPER_, and those
-// that differ from a setting's name by one or two letters.
+// Environment variables that look like settings but are none. They begin with INNKEEPER_, or differ from a
+// setting's name by one or two letters.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace innkeeper {
 
-// A line for each such variable of `environment`, which is made as ::environ is.
+// Returns a line for each such variable of `environment`, which has the form of ::environ.
 std::vector<std::string> misspelt_settings(const char* const* environment);
 
 }  // namespace innkeeper

@@ -13,7 +13,7 @@
 namespace innkeeper {
 namespace {
 
-// Sets the byte; false if it was set. A process that is killed meanwhile leaves no lock.
+// Sets the byte; returns false if it was set. A process that is killed meanwhile leaves no lock.
 bool set_byte(int file, off_t at) {
   struct flock whole = {};
   whole.l_type = F_WRLCK;
@@ -37,7 +37,7 @@ bool may_say_once(SaidOnce what) {
   int process = 0, descriptor = 0;
   if (!read_number(cut(text, ':'), process) || !read_number(text, descriptor) || process == 0) return false;
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(descriptor);
-  // By now the number may be another process's: its file is left alone.
+  // The number may be reused by now: another process's file is left alone.
   char link[64];
   const ssize_t length = readlink(path.c_str(), link, sizeof link);
   if (length < 0 || std::string_view(link, static_cast<size_t>(length)) !=

@@ -1,8 +1,8 @@
-// What one run of a program says once, whichever of its processes comes to say it first.
+// Messages that a run of a program prints once, whichever of its processes reaches them first.
 //
-// The first process keeps a file without a name (python/innkeeper/cuda_compat/preload makes it) and says
-// where, as PID:DESCRIPTOR, in INNKEEPER_FIRST. What it starts finds the file through /proc. Each thing to
-// say has a byte in it, which a process sets while it holds the file's lock.
+// The first process keeps a file without a name (python/innkeeper/cuda_compat/preload creates it) and stores
+// its place, as PID:DESCRIPTOR, in INNKEEPER_FIRST. Its descendants find the file through /proc. Each message
+// has a byte in it, which a process sets while it holds the file's lock.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ inline constexpr const char* kSaidOnceFile = "innkeeper-run";
 
 enum class SaidOnce : uint8_t { no_gpu, settings, hidden_devices };
 
-// Whether this process belongs to such a run.
+// Returns whether this process belongs to such a run.
 bool is_in_run();
 
-// True the first time in a run that a process asks for this. False, too, once the first process has ended,
-// and outside of a run.
+// Returns true the first time that a process of a run asks for this message. Returns false once the first
+// process has ended, and outside of a run.
 bool may_say_once(SaidOnce what);
 
 }  // namespace innkeeper

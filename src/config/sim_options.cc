@@ -51,7 +51,7 @@ Status choose_microseconds(std::string_view text, std::string_view option, doubl
   return Status::okay();
 }
 
-// Words that exclude each other are of one kind.
+// Options that exclude each other have one kind.
 std::string_view kind_of(std::string_view key) {
   const bool orders = key == "late" || key == "early" || key.starts_with("random");
   return orders ? "visibility" : key;

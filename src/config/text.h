@@ -16,7 +16,7 @@ inline std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// The parts between commas, without the spaces around them. Text of spaces alone has no parts.
+// Returns the parts between commas, without surrounding spaces. Text of only spaces has no parts.
 inline std::vector<std::string_view> split_items(std::string_view text) {
   std::vector<std::string_view> items;
   if (trimmed(text).empty()) return items;
@@ -28,7 +28,7 @@ inline std::vector<std::string_view> split_items(std::string_view text) {
   }
 }
 
-// on or off, of the setting `name`.
+// Parses "on" or "off" as the value of the setting `name`.
 inline Result<bool> parse_switch(std::string_view name, std::string_view text) {
   if (text == "on" || text == "off") return text == "on";
   return Status(Code::invalid_argument, std::string(name) + ": " + in_quotes(text) + ": expected on or off");

@@ -13,12 +13,12 @@ namespace {
 // Operations of one multiprocessor in one cycle, by CUDA's programming guide (arithmetic throughput) and the
 // vendors' white papers.
 struct Multiprocessor {
-  int capability;    // 10 * major + minor, or below
-  Rates operations;  // fp64, fp32, tf32, bf16, fp16, fp8, int8
+  int capability;    // Lower bound of the compute capability: 10 * major + minor.
+  Rates operations;  // fp64, fp32, tf32, bf16, fp16, fp8, int8.
 };
 
 constexpr std::array kMultiprocessors = {
-    Multiprocessor{0, {4, 256, 256, 256, 256, 256, 512}},  // before tensor cores
+    Multiprocessor{0, {4, 256, 256, 256, 256, 256, 512}},  // GPUs before tensor cores.
     Multiprocessor{70, {64, 128, 128, 128, 1024, 1024, 512}},
     Multiprocessor{75, {4, 128, 128, 128, 1024, 1024, 2048}},
     Multiprocessor{80, {128, 128, 1024, 2048, 2048, 2048, 4096}},
@@ -30,8 +30,8 @@ constexpr std::array kMultiprocessors = {
     Multiprocessor{120, {4, 256, 512, 1024, 1024, 2048, 2048}},
 };
 
-constexpr double kAsOfTable = 0.1;  // by which memory may differ from the table's
-constexpr double kNoClock = 1.5e9;  // where a driver does not tell
+constexpr double kAsOfTable = 0.1;  // Relative difference to the table's memory up to which a row applies.
+constexpr double kNoClock = 1.5e9;  // Clock, Hz, if the driver does not report one.
 constexpr double kNoBandwidth = 300e9;
 
 // GeForce GPUs of capability 8.6 and later accumulate in float32 at half of the rate.

@@ -1,4 +1,4 @@
-// Models of GPUs that the table lacks, by what a driver says of them.
+// Models of GPUs that the table lacks, derived from a driver's report.
 #pragma once
 
 #include <string>
@@ -7,21 +7,21 @@
 
 namespace innkeeper::cost {
 
-// What a driver reports of a GPU. 0: unknown.
+// A driver's report of a GPU. 0: unknown.
 struct GpuReport {
   std::string name;
-  int major = 0;  // compute capability
+  int major = 0;  // Compute capability, major part.
   int minor = 0;
   int multiprocessors = 0;
-  double clock = 0;         // highest, of the multiprocessors, in Hz
-  double memory_clock = 0;  // highest, in Hz; two transfers a cycle
-  int memory_bits = 0;      // width of the memory's bus
+  double clock = 0;         // Highest clock of the multiprocessors, Hz.
+  double memory_clock = 0;  // Highest memory clock, Hz; two transfers per cycle.
+  int memory_bits = 0;      // Width of the memory's bus, bits.
   Bytes memory{};
 };
 
-// The table's model where its name, multiprocessors, and memory (to 10 %) are those of the report; otherwise
-// one whose rates are a multiprocessor's of its compute capability times number and clock. A part of a GPU
-// (MIG) is so derived from the multiprocessors that it has.
+// Returns the table's model if its name, multiprocessors and memory (to 10 %) match the report. Otherwise
+// derives the rates from the compute capability: a multiprocessor's rate times their number and clock. A part
+// of a GPU (MIG) is thus derived from its own multiprocessors.
 GpuModel model_of(const GpuReport& report);
 
 }  // namespace innkeeper::cost

@@ -1,7 +1,7 @@
-// Rates are dense peaks of the vendors' data sheets, in units of 1e12 per second; where a sheet prints the
+// Rates are dense peaks of the vendors' data sheets, in units of 1e12 per second; if a sheet prints the
 // rate with sparsity, half of it. 16-bit and 8-bit products accumulate in float32, as PyTorch's do: on
-// GeForce GPUs that halves the rate that is often quoted. 0 for fp8: the GPU has no such products, and they
-// are computed in 16 bits.
+// GeForce GPUs that halves the rate that is often quoted. 0 for fp8: the GPU has no such products, and
+// computes them in 16 bits.
 //
 // reached_flops: by "Maximum Achievable Matmul FLOPS" of S. Bekman's Machine Learning Engineering (bf16, best
 // shape, 2024 to 2025) for A100 0.869, H100 0.803, GH200 0.836, B200 0.776, MI300X 0.601. Others: 0.8, a
@@ -27,7 +27,7 @@ struct Figures {
   unsigned gigabytes;
   uint64_t gibibytes;
   int multiprocessors;
-  Rates tera;  // fp64, fp32, tf32, bf16, fp16, fp8, int8
+  Rates tera;  // fp64, fp32, tf32, bf16, fp16, fp8, int8.
   double gigabytes_per_second;
   std::string_view link;
   double reached_flops = 0.8;
@@ -119,7 +119,7 @@ std::string key_of_gpu(std::string_view name, unsigned gigabytes) {
     if (is_vendors(words[i])) continue;
     const std::string_view next = i + 1 < words.size() ? std::string_view(words[i + 1]) : "";
     const bool memory = words[i] == std::to_string(gigabytes) && next == "gb";
-    if (memory || words[i] == "hbm" || words[i] == "sxm") {  // as HBM3 and SXM4
+    if (memory || words[i] == "hbm" || words[i] == "sxm") {  // For example HBM3 and SXM4.
       i += next.empty() ? 0 : 1;
       continue;
     }

@@ -9,16 +9,17 @@ namespace innkeeper::cost {
 
 struct GpuRow {
   GpuModel model;
-  unsigned gigabytes;           // that its name may carry, as 80 in "A100-SXM4-80GB"
-  std::string_view other = {};  // what a driver calls it besides; empty: nothing else
+  unsigned gigabytes;           // Memory size that its name may contain, as 80 in "A100-SXM4-80GB".
+  std::string_view other = {};  // Another name that a driver uses; empty: none.
 };
 
 std::span<const GpuRow> gpu_rows();
 
-// What names are compared by: words of the name without a vendor's, "RTX", and the row's size of memory.
+// Returns the key by which names are compared: the words of the name without a vendor's, "RTX", and the
+// row's memory size.
 std::string key_of_gpu(std::string_view name, unsigned gigabytes);
 
-// The row of this name; nullptr: none.
+// Returns the row of this name; nullptr: none.
 const GpuRow* find_row(std::string_view name);
 
 }  // namespace innkeeper::cost

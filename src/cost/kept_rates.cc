@@ -21,12 +21,12 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kEnding = ".rates";
-constexpr std::uintmax_t kMostBytes = 64 << 10;  // of a file
+constexpr std::uintmax_t kMostBytes = 64 << 10;  // Largest size of a file.
 constexpr size_t kMostWord = 200;
-// Rates beyond are no GPU's.
+// Larger rates are no GPU's.
 constexpr double kMostFlops = 1e18, kMostBytesPerSecond = 1e15;
 
-// It names a file, so it may not lead elsewhere.
+// A UUID names a file, so it must not lead elsewhere.
 bool is_uuid(std::string_view text) {
   return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-';
@@ -42,7 +42,7 @@ std::string shown(double number) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
 }
 
-// Lines of a name, ": ", and a value.
+// Writes lines of a name, ": ", and a value.
 std::string as_text(const KeptRates& kept) {
   const Measured& rates = kept.measured;
   const std::pair<std::string_view, std::string> values[] = {
@@ -73,7 +73,7 @@ class Values {
       if (colon != std::string::npos) values_[line.substr(0, colon)] = line.substr(colon + 2);
     }
   }
-  // Whether the file has every value that was read from it, each of the type that was expected.
+  // Returns whether the file has every value that was read from it, each of the expected type.
   bool whole() const { return whole_; }
 
   std::string text(const char* name) {
@@ -180,7 +180,8 @@ Result<int> clear_kept_rates(const std::string& folder) {
     const size_t end = name.find(kEnding);
     if (end == std::string::npos || !is_uuid(name.substr(0, end)) || entry.is_directory(error)) continue;
     const bool whole = end + kEnding.size() == name.size();
-    if (!whole && entry.path().extension() != kDraftEnding) continue;  // Else what a killed writer left.
+    // Otherwise the file is the draft of a killed writer.
+    if (!whole && entry.path().extension() != kDraftEnding) continue;
     if (fs::remove(entry.path(), error) && whole) ++count;
     if (error) return failed(entry.path(), error);
   }

@@ -7,9 +7,10 @@
 namespace innkeeper::cost {
 namespace {
 
-// The driver copies pageable memory through a page-locked buffer of its own, and a thread of the CPU fills or
-// empties that: its rate, not the link's. bandwidthTest of NVIDIA's CUDA samples with --memory=pageable on an
-// A100-SXM4-80GB (PCIe 4 x16) measured 10.0 GB/s in and 10.8 GB/s out, and 25.8 GB/s with pinned memory.
+// The driver copies pageable memory through a page-locked buffer of its own, which a CPU thread fills or
+// empties. The rate is that thread's, not the link's. bandwidthTest of NVIDIA's CUDA samples with
+// --memory=pageable on an A100-SXM4-80GB (PCIe 4 x16) measured 10.0 GB/s in and 10.8 GB/s out, and 25.8 GB/s
+// with pinned memory.
 constexpr double kPageable = 10e9;
 
 std::string key_of(std::string_view name) {

@@ -43,7 +43,7 @@ std::vector<std::string> words_of(std::string_view name) {
 }
 
 std::string not_known(std::string_view what, std::string_view key, std::vector<KnownName> known) {
-  // Of names as far away, those that begin alike.
+  // Of names at equal distance, those with the longest common beginning come first.
   const auto distance = [key](const KnownName& from) {
     const auto alike =
         std::mismatch(key.begin(), key.end(), from.key.begin(), from.key.end()).first - key.begin();

@@ -19,7 +19,7 @@ uint64_t mixed(std::string_view text, uint64_t number) {
   return number;
 }
 
-// From 0 to 1, not 1.
+// Returns a number in [0, 1).
 double part(uint64_t number) { return static_cast<double>(number >> 11) * 0x1p-53; }
 
 constexpr double kLeastRate = 0.6;

@@ -1,6 +1,6 @@
 // A machine that differs from the cost model by factors drawn from a seed. It tests plans that are made with
-// modelled kernel times: the model and an unperturbed simulator are one set of formulas, so only this proves
-// anything of them (INNKEEPER_SIM=truth=random:SEED, `innkeeper replay --truth SEED`).
+// modelled kernel times (INNKEEPER_SIM=truth=random:SEED, `innkeeper replay --truth SEED`). An unperturbed
+// simulator uses the model's own formulas, so only this test is evidence.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ class Truth {
  public:
   explicit Truth(uint64_t seed) : seed_(seed) {}
 
-  // How much longer a kernel takes than the model says: each kind, by its operator, precision, and the power
-  // of two of its bytes, between half and twice as long, drawn evenly on a logarithmic scale.
+  // Returns the ratio of a kernel's time to the model's. A kind is an operator, a precision, and the power of
+  // two of the bytes. Each kind takes between half and twice as long, drawn evenly on a logarithmic scale.
   double slower(std::string_view op, const KernelCost& kernel) const;
 
-  // Memory and link reach 0.6 to all of what they were made for. A probe measures these two, so a model may
-  // know them.
+  // Memory and link reach 0.6 to 1 of their rated speed. A probe measures these two, so a
+  // model may know them.
   GpuModel with_true_memory(GpuModel gpu) const;
   LinkModel with_true_rate(LinkModel link) const;
 

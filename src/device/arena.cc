@@ -24,8 +24,9 @@ Arena::~Arena() {
 Arena::Class Arena::class_of(int64_t rounded) {
   const auto units = static_cast<uint64_t>(rounded / kAlignment);
   if (units <= 8) return {units - 1, rounded};
-  const int shift = std::bit_width(units - 1) - 4;    // of a step: 1/8 of the power of two below
-  const uint64_t steps = ((units - 1) >> shift) + 1;  // 9..16
+  // log2 of the step, which is 1/8 of the power of two below.
+  const int shift = std::bit_width(units - 1) - 4;
+  const uint64_t steps = ((units - 1) >> shift) + 1;  // Number of steps, 9 to 16.
   return {8 + 8 * static_cast<size_t>(shift) + (steps - 9),
           static_cast<int64_t>(steps << shift) * kAlignment};
 }
@@ -147,7 +148,8 @@ void Arena::shrink_cache(int64_t target) {
       return shelves_[a].last_use < shelves_[b].last_use;
     });
     for (size_t index : order) {
-      while (cached_ > target) {  // the oldest: what was freed last is likely to be wanted next
+      // The oldest pieces go first: the most recently freed one is the likeliest to be used again.
+      while (cached_ > target) {
         void* data = take_warm(shelves_[index], Order::oldest);
         if (data == nullptr) break;
         const auto mapping = mappings_.find(reinterpret_cast<uintptr_t>(data));
@@ -183,7 +185,7 @@ void Arena::unmap(const std::vector<Departing>& departing) {
 Result<void*> Arena::map_or_trim(int64_t size) {
   Result<void*> data = map(size);
   if (data.ok() || trim() == Bytes(0)) return data;
-  return map(size);  // what the shelves held may have been what was missing
+  return map(size);  // The shelves may have held the missing memory.
 }
 
 Result<void*> Arena::carve(Class wanted) {

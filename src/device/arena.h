@@ -1,14 +1,14 @@
-// A pool of host memory: what a simulated accelerator's memory is.
+// A pool of host memory that serves as a simulated accelerator's memory.
 //
-// Small blocks (up to kSmall) are carved from slabs and never given back before the end; large ones are
-// mappings of their own. A freed block waits on the shelf of its size class and is handed out again last in,
-// first out, so that a use after free shows. Blocks that may still be in use (`busy`) are kept apart,
-// in order. Classes are at most 1/8 apart; what is accounted is round_up(size), exactly.
+// Small blocks (up to kSmall) are carved from slabs and never freed before the end; large ones are mappings
+// of their own. A freed block waits on the shelf of its size class. It is handed out again last in, first
+// out, so that a use after free shows. Blocks that may still be in use (`busy`) are kept apart, in order.
+// Classes are at most 1/8 apart; the accounted size is exactly round_up(size).
 //
-// What it is not: a budget. It gives what the system gives; the node's Accountant or the accelerator's
-// capacity says no first. It does not poison.
+// The arena keeps no budget. It allocates as much as the system grants; the node's Accountant or the
+// accelerator's capacity refuses first. It does not poison.
 //
-// Thread safety: all methods. Mappings are made and undone, and `settle` runs, with no lock held.
+// Thread safety: all methods. Mappings are created and removed, and `settle` runs, with no lock held.
 //
 // Ownership: all memory is unmapped when the arena is destroyed, live or not.
 #pragma once
@@ -34,13 +34,15 @@ class Arena {
  public:
   struct Options {
     std::string name = "memory";  // Its name in messages.
-    // More large blocks than this are not kept; then the shelves used longest ago are emptied to half of it.
+    // Limit of the large free blocks that are kept; beyond it the least recently used shelves are
+    // emptied to half of it.
     Bytes cache_limit = MiB(512);
-    // Trimmed memory keeps its addresses and loses its pages only: a stray write never hits foreign memory.
+    // True: trimmed memory keeps its addresses and loses only its pages, so that a stray write never
+    // hits foreign memory.
     bool keep_mapped = false;
-    bool blank = false;  // addresses alone (Pages::blank)
-    // Called before the pages of free blocks go, with no lock held: after it no work uses those that were
-    // busy.
+    bool blank = false;  // True: addresses alone (Pages::blank).
+    // Called before the pages of free blocks are released, with no lock held: after it no work uses the
+    // blocks that were busy.
     std::function<void()> settle = {};
   };
   struct Piece {
@@ -53,8 +55,8 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Which of the free pieces of a size class: the one freed last, and of the busy ones the first; or the busy
-  // one freed first, and of the others the first.
+  // Preference among the free pieces of a size class. `newest`: the piece freed last; of the busy ones the
+  // first. `oldest`: the busy piece freed first; of the others the first.
   enum class Order : uint8_t { newest, oldest };
 
   // Requires: size > 0. Aligned to kAlignment. Fails with out_of_memory when the system has no more.
@@ -62,33 +64,33 @@ class Arena {
   // Requires: `data` came from allocate() and is live. Returns its rounded size.
   Bytes free(void* data, bool busy = false);
 
-  Bytes live() const;                     // rounded sizes of live blocks, counted block by block
+  Bytes live() const;                     // Rounded sizes of live blocks, counted block by block.
   Bytes cached() const;                   // Bytes of large free blocks that are kept.
-  Bytes size_of(const void* data) const;  // rounded; 0 if `data` is not the start of a live block
-  bool contains(const void* data) const;  // inside any mapping, live or not
-  Bytes trim();                           // empties the shelves of large blocks; returns how much went
+  Bytes size_of(const void* data) const;  // Rounded size; 0 if `data` is not the start of a live block.
+  bool contains(const void* data) const;  // True for an address inside any mapping, live or not.
+  Bytes trim();                           // Empties the shelves of large blocks; returns the freed bytes.
 
   static constexpr int64_t kSmall = 64 << 10;
   static constexpr int64_t kSlab = 1 << 20;
-  // The bytes really set aside for a rounded size. For tests: at most 1/8 more than asked.
+  // Returns the bytes really reserved for a rounded size. For tests: at most 1/8 more than requested.
   static Bytes class_size(Bytes rounded);
 
  private:
-  // 8 classes up to 512 bytes, then 8 per doubling: enough for the 2^47 bytes of a process.
+  // Number of classes: 8 up to 512 bytes, then 8 per doubling, enough for the 2^47 bytes of a process.
   static constexpr size_t kClasses = 8 + 8 * 39;
   struct Class {
     size_t index;
     int64_t size;
   };
   struct Shelf {
-    std::deque<void*> warm;   // the newest last
+    std::deque<void*> warm;   // Pieces with pages, newest last.
     std::deque<void*> busy;   // The newest last.
-    std::vector<void*> cold;  // keep_mapped: trimmed, so without pages
+    std::vector<void*> cold;  // Trimmed pieces without pages; only with keep_mapped.
     uint64_t last_use = 0;
   };
   struct Block {
     Class size_class;
-    int64_t live;  // the rounded size while allocated, 0 on the shelf
+    int64_t live;  // The rounded size while allocated; 0 on the shelf.
   };
   struct Departing {
     void* data;
@@ -97,7 +99,7 @@ class Arena {
 
   Pages pages() const { return options_.blank ? Pages::blank : Pages::ordinary; }
   static Class class_of(int64_t rounded);
-  static void* take_warm(Shelf& shelf, Order order);  // null if there is none
+  static void* take_warm(Shelf& shelf, Order order);  // Returns null if there is no piece.
   Result<void*> map(int64_t size) IK_EXCLUDES(mutex_);
   void unmap(const std::vector<Departing>& departing) IK_EXCLUDES(mutex_);
   Result<void*> carve(Class wanted) IK_EXCLUDES(mutex_);

@@ -15,7 +15,7 @@ namespace innkeeper {
 
 uint64_t portable_checksum(const void* data, size_t size, uint64_t before) {
   constexpr uint64_t kFactor =
-      0x9E3779B97F4A7C15u;  // odd, so each step can be undone: no change in one word is lost
+      0x9E3779B97F4A7C15u;  // The factor is odd, so each step is reversible: no change in one word is lost.
   const auto* bytes = static_cast<const unsigned char*>(data);
   uint64_t sum = before ^ (size * kFactor);
   for (; size >= 8; bytes += 8, size -= 8) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kPart = SpillFile::kPart;
 
-// How long the file may become: beyond the capacity, since space between ranges may not fit.
+// Returns the largest length of the file: it exceeds the capacity, since space between ranges may not fit.
 int64_t file_limit(Bytes capacity) { return 2 * SpillFile::round_to_page(capacity.count()); }
 
 }  // namespace
@@ -31,12 +31,12 @@ struct DiskDevice::Range {
 
   DiskDevice& device;
   const int64_t offset;
-  const int64_t charged;  // round_up(size)
-  // A job sets these, and a reader waits for that job first. They are atomic so that a reader that did not
-  // wait gets a failure and no data race.
+  const int64_t charged;  // Charged bytes: round_up(size).
+  // A job sets these fields, and a reader waits for that job first. They are atomic so that a reader that did
+  // not wait gets a failure and no data race.
   std::atomic<int64_t> written = 0;
   std::atomic<uint64_t> sum = 0;
-  std::atomic<bool> damaged = false;  // the last write failed
+  std::atomic<bool> damaged = false;  // True: the last write failed.
 };
 
 struct DiskDevice::Claim {
@@ -55,7 +55,8 @@ class DiskDevice::DoneEvent final : public EventState {
     seen_ = true;
     return status_;
   }
-  // Done, and if it failed a caller knows: a later record() need not tell.
+  // Returns whether the work is done and its failure, if any, was reported: a later record()
+  // need not report it.
   bool settled() {
     MutexLock lock(mutex_);
     return done_ && (seen_ || status_.ok());
@@ -96,8 +97,8 @@ class DiskDevice::AllEvent final : public EventState {
 
 struct DiskDevice::Job {
   std::shared_ptr<Range> range;
-  char* into;        // of a read
-  const char* from;  // of a write
+  char* into;        // Destination of a read; null for a write.
+  const char* from;  // Source of a write; null for a read.
   int64_t size;
   std::shared_ptr<DoneEvent> event;
 };
@@ -138,7 +139,7 @@ Result<std::unique_ptr<DiskDevice>> DiskDevice::open(Options options) {
   }
   std::unique_ptr<DiskDevice> disk(
       new DiskDevice(std::move(options), std::move(file).value(), static_cast<char*>(base)));
-  IK_RETURN_IF_ERROR(disk->start_threads());  // those that run are ended by the destructor
+  IK_RETURN_IF_ERROR(disk->start_threads());  // The destructor ends the threads that run.
   return disk;
 }
 
@@ -281,7 +282,8 @@ Result<Event> DiskDevice::submit(Queue queue, const void* device, char* into, co
   }
   auto& pending = pending_[static_cast<size_t>(queue)];
   size_t& prune_at = prune_at_[static_cast<size_t>(queue)];
-  if (pending.size() >= prune_at) {  // seldom enough that a job costs the same however many wait
+  // Pruned seldom, so that the cost of a job does not grow with the number that wait.
+  if (pending.size() >= prune_at) {
     std::erase_if(pending, [](const auto& old) { return old->settled(); });
     prune_at = std::max<size_t>(64, 2 * pending.size());
   }
@@ -302,7 +304,7 @@ void DiskDevice::work() {
     lock.unlock();
     Status status = job.from != nullptr ? write(*job.range, job.from, job.size, buffer.get())
                                         : read(*job.range, job.into, job.size, buffer.get());
-    job.range.reset();  // may give the space back
+    job.range.reset();  // The last reference frees the space.
     job.event->finish(std::move(status));
     {
       MutexLock listening(listener_mutex_);
@@ -313,7 +315,7 @@ void DiskDevice::work() {
 }
 
 Status DiskDevice::write(Range& range, const char* from, int64_t size, char* buffer) {
-  range.damaged = true;  // until all of it is there
+  range.damaged = true;  // Set until the whole range is written.
   uint64_t sum = 0;
   for (int64_t done = 0; done < size; done += kPart) {
     const int64_t part = std::min(kPart, size - done);
@@ -338,7 +340,8 @@ Status DiskDevice::read(Range& range, char* into, int64_t size, char* buffer) {
                                               std::to_string(written) + " were written");
   }
   uint64_t sum = 0;
-  for (int64_t done = 0; done < written; done += kPart) {  // all of it, since the checksum is of all
+  // The checksum covers the whole range, so all of it is read.
+  for (int64_t done = 0; done < written; done += kPart) {
     const int64_t part = std::min(kPart, written - done);
     const int64_t wanted = std::clamp<int64_t>(size - done, 0, part);
     char* target = wanted == part ? into + done : buffer;

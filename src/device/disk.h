@@ -1,18 +1,17 @@
 // The disk node: ranges of one spill file (device/spill_file.h) that no other process can see.
 //
-// Reads and writes are done by a few threads of the device's own and give events. Each range has a checksum
-// in memory that is compared whenever it is read. A failure of the disk (full, I/O error, short transfer,
-// wrong checksum) is the status of the event, with the numbers; a range whose last write failed says so when
-// it is read.
+// A few threads of the device read and write, and callers get events. Each range has a checksum in memory
+// that is compared at every read. A failure of the disk (full, I/O error, short transfer, wrong checksum) is
+// the status of the event, with the numbers. Reading a range whose last write failed is a failure too.
 //
-// A range is written and read from its start: copy_in sets its contents, copy_out gives at most what the last
-// copy_in set. The live bytes never exceed the capacity; fragmented, the file itself may be up to twice as
-// long.
+// A range is written and read from its start: copy_in sets its contents, copy_out reads at most the length
+// of the last copy_in. The live bytes never exceed the capacity; when fragmented, the file itself may be up
+// to twice as long.
 //
-// What it is not: durable, or a cache.
+// The disk node is neither durable nor a cache.
 //
 // Thread safety: all methods. A read must wait for the write's event. Ownership: the device must outlive its
-// Memory; its destructor finishes the work that was put on it.
+// Memory; its destructor completes the work that was put on it.
 #pragma once
 
 #include <array>
@@ -33,10 +32,10 @@ class DiskDevice final : public Device {
  public:
   struct Options {
     std::string name = "disk";
-    std::string path = {};  // the folder that holds the file
+    std::string path = {};  // Directory that holds the file.
     Bytes capacity = {};
     int threads = 2;
-    bool direct = true;  // try to go past the page cache
+    bool direct = true;  // True: try to bypass the page cache.
     DiskCalls calls = DiskCalls::of_the_system();
   };
   static Result<std::unique_ptr<DiskDevice>> open(Options options);
@@ -89,12 +88,13 @@ class DiskDevice final : public Device {
   NodeId self_ = kNoNode;
   Accountant* accountant_ = nullptr;
 
-  Mutex listener_mutex_;  // held while the listener is called; before the listener's own locks
+  Mutex listener_mutex_;  // Held while the listener is called; locked before the listener's own locks.
   std::function<void()> listener_ IK_GUARDED_BY(listener_mutex_);
   mutable Mutex mutex_;
   CondVar work_to_do_;
-  std::map<int64_t, std::shared_ptr<Range>> ranges_ IK_GUARDED_BY(mutex_);  // live, by offset
-  int64_t in_use_ IK_GUARDED_BY(mutex_) = 0;  // what the capacity is checked against; live() counts again
+  std::map<int64_t, std::shared_ptr<Range>> ranges_ IK_GUARDED_BY(mutex_);  // Live ranges by offset.
+  // Bytes in use, for the check against the capacity; live() counts them separately.
+  int64_t in_use_ IK_GUARDED_BY(mutex_) = 0;
   std::deque<Job> jobs_ IK_GUARDED_BY(mutex_);
   std::array<std::vector<std::shared_ptr<DoneEvent>>, 3> pending_ IK_GUARDED_BY(mutex_);
   std::array<size_t, 3> prune_at_ IK_GUARDED_BY(mutex_) = {

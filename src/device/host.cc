@@ -9,19 +9,19 @@
 namespace innkeeper {
 namespace {
 
-// No bytes may have no address, which memcpy does not take.
+// An empty range may have a null address, which memcpy does not accept.
 void copy_bytes(void* to, const void* from, Bytes size) {
   if (size.count() > 0) std::memcpy(to, from, static_cast<size_t>(size.count()));
 }
 
-// A limit file holds a number, "max" (none) or, in version 1, a number near 2^63 (none).
+// A limit file holds a number, "max" (no limit) or, in version 1, a number near 2^63 (no limit).
 void apply_limit(const std::string& file, int64_t& limit) {
   std::ifstream stream(file);
   int64_t found = 0;
   if (stream >> found && found > 0) limit = std::min(limit, found);
 }
 
-// The group's own limit and those of all groups that hold it.
+// Applies the group's own limit and those of all its ancestors.
 void apply_group(const std::string& root, std::string group, const std::string& file, int64_t& limit) {
   while (!group.empty() && group != "/") {
     apply_limit(root + group + "/" + file, limit);

@@ -1,9 +1,9 @@
-// The host node: memory from slabs; copies are done before they return, so its events are null.
+// The host node: memory from slabs. Copies are done before they return, so their events are null.
 //
-// What it is not: a budget. The node's Accountant refuses what is beyond it, host_memory_limit() says what
-// the machine grants this process. Waiting for another device's event blocks the thread that waits.
+// The host node keeps no budget. The node's Accountant refuses allocations beyond it; host_memory_limit()
+// returns the machine's limit for this process. Waiting for another device's event blocks the calling thread.
 //
-// Thread safety: all methods. Ownership: the device must outlive every Memory that it gave.
+// Thread safety: all methods. Ownership: the device must outlive its Memory.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace innkeeper {
 
-// The physical memory, or this process's cgroup limit (version 2 or 1, with those of its parents) where that
-// is less. The folders are arguments for tests.
+// Returns the physical memory, or this process's cgroup limit (version 2 or 1, with those of its parents) if
+// that is less. The directories are arguments for tests.
 Bytes host_memory_limit(const std::string& proc = "/proc", const std::string& cgroups = "/sys/fs/cgroup");
 
 class HostDevice final : public Device {

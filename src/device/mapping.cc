@@ -14,7 +14,7 @@
 namespace innkeeper {
 namespace {
 
-// All that is blank: a copy is told an address, and not whose it is.
+// All blank mappings: a copy gets an address alone and must find out whether it is blank.
 class BlankMappings {
  public:
   void add(void* data, int64_t size) IK_EXCLUDES(mutex_) {
@@ -40,7 +40,8 @@ class BlankMappings {
 };
 
 BlankMappings& blank_mappings() {
-  static auto& it = *new BlankMappings;  // leaked: pages may go after static objects
+  // Leaked, because pages may be unmapped after static objects are destroyed.
+  static auto& it = *new BlankMappings;
   return it;
 }
 
@@ -64,7 +65,8 @@ Result<void*> map_pages(int64_t size, Pages pages) {
   auto* const data = static_cast<std::byte*>(mapped) + before;
   if (before != 0) ::munmap(mapped, before);
   if (static_cast<int64_t>(before) != spare) ::munmap(data + size, static_cast<size_t>(spare) - before);
-  ::madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);  // where there are none ordinary ones do
+  // A system without huge pages uses ordinary ones.
+  ::madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
   return data;
 }
 

@@ -1,6 +1,6 @@
-// Events of one queue by what they cover. Whatever is put on the queue has a number, none smaller than those
-// before; an event covers all up to a number. A thread that needs some work done finds the first event that
-// covers it.
+// Events of one queue by the work that they cover. Each piece of work on the queue has a number, none smaller
+// than the ones before; an event covers all work up to a number. A thread that waits for some work finds the
+// first event that covers it.
 //
 // Thread safety: none.
 #pragma once
@@ -22,14 +22,14 @@ class Marks {
     marks_.insert(place, {covers, std::move(event)});
     if (marks_.size() > kKept) marks_.pop_front();
   }
-  // The first event after which all work up to this number is done; null if none is known.
+  // Returns the first event after which all work up to this number is done; null if none is known.
   Event find(uint64_t number) const {
     const auto found =
         std::lower_bound(marks_.begin(), marks_.end(), number,
                          [](const Mark& mark, uint64_t wanted) { return mark.covers < wanted; });
     return found == marks_.end() ? nullptr : found->event;
   }
-  // All work up to this number is known to be done.
+  // Returns the number up to which all work is known to be done.
   uint64_t passed() const {
     const auto first = std::partition_point(marks_.begin(), marks_.end(),
                                             [](const Mark& mark) { return is_done(mark.event); });
@@ -39,7 +39,7 @@ class Marks {
  private:
   struct Mark {
     uint64_t covers;
-    Event event;  // never null
+    Event event;  // Never null.
   };
   static constexpr size_t kKept = 128;  // Older stamps are covered by the first mark.
 

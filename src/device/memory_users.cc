@@ -15,7 +15,7 @@ void merge(MemoryUsers::Users& into, const MemoryUsers::Users& more) {
   into.events.insert(into.events.end(), more.events.begin(), more.events.end());
 }
 
-// One event is a user of all that was given back after it.
+// Removes duplicates: one event is a user of all memory that was freed after it.
 void drop_twins(std::vector<Event>& events) {
   if (events.size() < 2) return;
   std::sort(events.begin(), events.end());
@@ -82,22 +82,22 @@ size_t MemoryUsers::size() const {
   return ranges_.size();
 }
 
-// Takes out what is known of these bytes. What sticks out at either end stays. All that may throw comes
-// first.
+// Removes and returns the users of these bytes. Parts of ranges beyond either end stay. All steps that may
+// throw come first.
 MemoryUsers::Users MemoryUsers::cut(const void* data, Bytes size, bool* all_known) {
   const uintptr_t begin = address_of(data);
   const uintptr_t end = begin + static_cast<uintptr_t>(size.count());
   auto first = ranges_.lower_bound(begin);
   if (first != ranges_.begin() && std::prev(first)->second.end > begin) --first;
   Users users;
-  uintptr_t known = begin;  // up to here
+  uintptr_t known = begin;  // End of the known bytes.
   auto last = first;
   for (; last != ranges_.end() && last->first < end; ++last) {
     if (last->first <= known) known = last->second.end;
     merge(users, last->second.users);
   }
   drop_twins(users.events);
-  users.events.reserve(users.events.size() + 1);  // for take_for_copy
+  users.events.reserve(users.events.size() + 1);  // Reserves an element for take_for_copy().
   if (all_known != nullptr) *all_known = known >= end;
   if (first == last) return users;
   if (Range& rear = std::prev(last)->second; rear.end > end) {
@@ -112,11 +112,11 @@ MemoryUsers::Users MemoryUsers::cut(const void* data, Bytes size, bool* all_know
   return users;
 }
 
-// False where there is no memory to note it: then nothing is known of these bytes.
+// Returns false if the note itself needs memory that is missing: then the users of these bytes are unknown.
 bool MemoryUsers::add(const void* data, Bytes size, uint64_t number, std::span<const Event> named) {
   if (size <= Bytes(0)) return true;
   try {
-    Users users = cut(data, size);  // of an owner that did not ask
+    Users users = cut(data, size);  // Users that an owner left without querying them.
     users.number = std::max(users.number, number);
     for (const Event& event : named) {
       if (event != nullptr) users.events.push_back(event);
@@ -130,10 +130,10 @@ bool MemoryUsers::add(const void* data, Bytes size, uint64_t number, std::span<c
   }
 }
 
-// Ranges whose users are done are known to be free: one of them for all that lie side by side.
+// Ranges whose users are done are known to be free: adjacent ones are joined.
 void MemoryUsers::join_idle() {
   const uint64_t passed = marks_.passed();
-  auto before = ranges_.end();  // idle
+  auto before = ranges_.end();  // The preceding idle range; end(): none.
   for (auto at = ranges_.begin(); at != ranges_.end();) {
     Users& users = at->second.users;
     if (users.number > passed || !std::all_of(users.events.begin(), users.events.end(), &is_done)) {

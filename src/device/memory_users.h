@@ -1,16 +1,16 @@
-// Who may still touch memory that is free, by its address: for allocators that give memory out again in the
-// order of one queue alone, as PyTorch's caching allocators do by stream. With it, who is given memory waits
-// for its users, and no other caller does.
+// The possible users of free memory, by its address. It serves allocators that reuse memory in the order of
+// one queue alone, as PyTorch's caching allocators do by stream. With it, the next owner of memory waits for
+// the users, and no other caller does.
 //
-// A range that is free has users of two kinds: events that its last owner named, and, where kernels let
-// it go, all that was on the compute queue by then. Kernels that are given it come after the second kind by
-// themselves. A piece that is given out may lie across several such ranges or in a part of one. Where the
-// last owner names no events, all that is on the compute queue is taken for a user.
+// A free range has users of two kinds. Its last owner may name events; if kernels released it, all work that
+// was on the compute queue by then counts. Kernels that get the memory come after the second kind anyway. An
+// allocated piece may span several such ranges or a part of one. If the last owner names no events, all work
+// on the compute queue counts as a user.
 //
-// Costs one load for each piece until a caller names users or a copy is given memory: what fits moves
-// nothing.
+// Costs one load for each piece until a caller names users or a copy gets memory: a program that fits
+// moves no blocks.
 //
-// Thread safety: all methods. The mutex is a leaf but for questions to events.
+// Thread safety: all methods. The mutex is a leaf, except for queries of events.
 #pragma once
 
 #include <atomic>
@@ -26,45 +26,45 @@ namespace innkeeper {
 
 class MemoryUsers {
  public:
-  // What is to be waited for: events, and what the compute queue had when `number` was counted. 0: nothing.
+  // Work to wait for: events, and the compute queue's work when `number` was counted. 0: no work.
   struct Users {
     std::vector<Event> events;
     uint64_t number = 0;
   };
 
-  // ---- memory is free, and the allocator does not know it yet
-  // What is on the compute queue by now may still touch it.
+  // ---- Memory is free, and the allocator does not know it yet.
+  // Work that is on the compute queue by now may still touch the memory.
   void freed(const void* data, Bytes size) IK_EXCLUDES(mutex_);
-  // These alone may. False, and nothing is noted, while memory is unmapped or where there is no memory for
-  // the note: then the compute queue is to wait for them first.
+  // Only `users` may still touch the memory. Returns false, without a note, while memory is unmapped or if
+  // the note lacks memory: then the compute queue must wait for the users first.
   bool freed(const void* data, Bytes size, std::span<const Event> users) IK_EXCLUDES(mutex_);
 
-  // ---- memory is given out
-  // Those who may still touch it, for a copy or for the compute queue; they are forgotten, unless
-  // std::bad_alloc is thrown.
+  // ---- Memory is allocated.
+  // Returns the users that may still touch the memory, for a copy or for the compute queue. They are
+  // forgotten, unless std::bad_alloc is thrown.
   Users take_for_copy(const void* data, Bytes size) IK_EXCLUDES(mutex_);
   std::vector<Event> take_for_kernel(const void* data, Bytes size) IK_EXCLUDES(mutex_);
 
-  // ---- events of the compute queue
-  // To be asked before an event is recorded, and told with it.
+  // ---- Events of the compute queue.
+  // Returns the number to pass to recorded(). Requires: called before the event is recorded.
   uint64_t number() const { return frees_.load(std::memory_order_seq_cst); }
   void recorded(uint64_t number, Event event) IK_EXCLUDES(mutex_);
 
-  // ---- the allocator gives memory back to the system, and waits for the compute queue alone before it does
-  // All that may touch free memory and is no kernel: the compute queue is to wait for it.
+  // ---- The allocator returns memory to the system, and before that waits only for the compute queue.
+  // Returns all users of free memory that are no kernels: the compute queue must wait for them.
   std::vector<Event> begin_unmapping() IK_EXCLUDES(mutex_);
   void end_unmapping() IK_EXCLUDES(mutex_);
 
-  size_t size() const IK_EXCLUDES(mutex_);  // ranges that are known
+  size_t size() const IK_EXCLUDES(mutex_);  // Number of known ranges.
 
  private:
   struct Range {
     uintptr_t end;
     Users users;
   };
-  // Ranges that are known before those whose users are done are made one with their neighbours.
+  // Number of ranges from which idle ones are joined with their neighbours.
   static constexpr size_t kFew = 1024;
-  // Work that is on the compute queue now.
+  // Counts the work that is on the compute queue now, and returns its number.
   uint64_t count() { return frees_.fetch_add(1, std::memory_order_seq_cst) + 1; }
 
   bool watches() const { return watching_.load(std::memory_order_relaxed); }

@@ -15,7 +15,7 @@ namespace innkeeper {
 std::optional<int> numa_node_of(const std::string& pci_address, const std::string& sys) {
   std::ifstream file(sys + "/bus/pci/devices/" + pci_address + "/numa_node");
   int node = -1;
-  if (!(file >> node) || node < 0) return std::nullopt;  // -1: the machine has one, or does not say
+  if (!(file >> node) || node < 0) return std::nullopt;  // -1: the machine has one node, or does not tell.
   return node;
 }
 
@@ -25,7 +25,7 @@ Status prefer_numa_node(void* data, size_t size, int node) {
   if (node < 0 || static_cast<size_t>(node) >= nodes.size() * kWord)
     return Status(Code::invalid_argument, "there is no NUMA node " + std::to_string(node));
   nodes[static_cast<size_t>(node) / kWord] = 1UL << (static_cast<size_t>(node) % kWord);
-  // The library of that name has no more to it than this call.
+  // The call needs no libnuma, which only wraps it.
   if (::syscall(SYS_mbind, data, size, MPOL_PREFERRED, nodes.data(), nodes.size() * kWord + 1, 0) == 0)
     return {};
   return Status(Code::unavailable, "NUMA node " + std::to_string(node) + ": " + std::strerror(errno));

@@ -1,4 +1,4 @@
-// Memory near a card: of several processors of a machine each has memory of its own, and a card hangs at one.
+// Memory near a GPU: each processor of a machine has its own memory, and a GPU is attached to one processor.
 //
 // Thread safety: all functions.
 #pragma once
@@ -11,11 +11,12 @@
 
 namespace innkeeper {
 
-// The node near a PCI device, as "0000:3b:00.0". None where the system does not say, or has no such device.
+// Returns the NUMA node near a PCI device such as "0000:3b:00.0". None: the system does not tell, or
+// has no such device.
 std::optional<int> numa_node_of(const std::string& pci_address, const std::string& sys = "/sys");
 
-// Pages in [data, data + size) that are first touched from now on come from that node while it has some.
-// Requires: `data` is page-aligned. Where it fails pages come as before: farther, and right.
+// Makes pages in [data, data + size) that are first touched from now on come from that node while it has free
+// ones. Requires: `data` is page-aligned. On failure pages come from any node: slower, but correct.
 Status prefer_numa_node(void* data, size_t size, int node);
 
 }  // namespace innkeeper

@@ -7,17 +7,18 @@
 namespace innkeeper {
 namespace {
 
-// What packets' headers leave: some 25 of 31.5 GB/s on PCIe 4, 55 of 63 on PCIe 5 (cost/link_model.cc).
+// Share of the bandwidth without packet headers: some 25 of 31.5 GB/s on PCIe 4, 55 of 63 on PCIe 5
+// (cost/link_model.cc).
 constexpr double kPayload = 0.85;
 
 std::optional<double> number_in(const std::filesystem::path& file) {
   std::ifstream text(file);
   double number = 0;
-  if (!(text >> number) || !(number > 0)) return std::nullopt;  // it may say "Unknown"
+  if (!(text >> number) || !(number > 0)) return std::nullopt;  // The file may contain "Unknown".
   return number;
 }
 
-// Up to 5 GT/s eight bits take ten on the wire, from 8 GT/s on 128 take 130.
+// Up to 5 GT/s eight bits take ten on the wire; from 8 GT/s on 128 take 130.
 double bytes_of(double transfers) { return transfers / 8 * (transfers < 8e9 ? 8.0 / 10 : 128.0 / 130); }
 
 }  // namespace

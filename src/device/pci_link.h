@@ -1,4 +1,4 @@
-// How fast copies between the host and a card on PCI Express can be.
+// Bandwidth limit of copies between the host and a GPU on PCI Express.
 //
 // Thread safety: all functions.
 #pragma once
@@ -8,10 +8,10 @@
 
 namespace innkeeper {
 
-// Bytes a second in one direction that large page-locked copies reach, to a PCI device, as "0000:3b:00.0":
-// what its lanes and those of the port above it were made for, less packets' headers. (The speed of the
-// moment is lower: an idle card slows its link down.) None where the system does not say, or has no such
-// device.
+// Returns the bytes per second that large page-locked copies reach in one direction, for a PCI device such
+// as "0000:3b:00.0". It is the rated speed of its lanes and of those of the port above it, minus packet
+// headers. (The present speed may be lower: an idle GPU slows its link down.) None: the system does not
+// tell, or has no such device.
 std::optional<double> pci_link_bandwidth(const std::string& pci_address, const std::string& sys = "/sys");
 
 }  // namespace innkeeper

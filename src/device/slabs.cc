@@ -9,7 +9,7 @@
 namespace innkeeper {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 46;  // what a process can map
+constexpr int64_t kMost = int64_t{1} << 46;  // Largest size that a process can map.
 
 int64_t whole(int64_t size, int64_t of) { return (size + of - 1) / of * of; }
 
@@ -32,12 +32,12 @@ Result<void*> Slabs::allocate(Bytes size) {
     MutexLock lock(mutex_);
     if (void* data = cut(rounded)) return data;
   }
-  // It takes a whole number of the block that asks: more of the kind are likely to follow.
+  // The length is a multiple of the requested block: more blocks of the size are likely to follow.
   const int64_t least = whole(rounded, kPage);
   int64_t length = whole(whole(options_.slab.count(), rounded), kPage);
   tidy_for(length);
   Result<void*> mapped = map_pages(length, pages());
-  if (!mapped.ok()) {  // what is empty may have been what was missing, or a whole slab too much
+  if (!mapped.ok()) {  // Empty slabs may hold the missing memory, or a whole slab may be too large.
     trim();
     length = least;
     mapped = map_pages(length, pages());
@@ -67,7 +67,7 @@ void* Slabs::cut(int64_t size) {
   if (fit == by_size_.end()) return nullptr;
   const auto [whole, begin] = *fit;
   const uintptr_t end = begin + static_cast<uintptr_t>(size);
-  // What allocates comes first: where that throws, the books are as they were.
+  // Steps that allocate come first: if one throws, the tables are unchanged.
   Ranges rest;
   Sizes rest_by_size;
   if (whole > size) {
@@ -102,7 +102,7 @@ Bytes Slabs::free(void* data) {
     const auto home = slab_of(begin);
     Slab& slab = home->second;
     uintptr_t end = begin + static_cast<uintptr_t>(was.size);
-    // Another slab may lie next to this one; each is unmapped for itself.
+    // Another slab may be adjacent to this one; each is unmapped separately.
     auto after = free_.lower_bound(begin);
     if (after != free_.begin()) {
       const auto before = std::prev(after);
@@ -213,7 +213,7 @@ Slabs::SlabMap Slabs::take_empty(int64_t target) {
       if (oldest == slabs_.end() || slab->second.emptied < oldest->second.emptied) oldest = slab;
     }
     const auto [begin, size] = std::pair(oldest->first, oldest->second.size);
-    by_size_.erase({size, begin});  // its one range
+    by_size_.erase({size, begin});  // An empty slab is one range.
     free_.erase(begin);
     held_ -= size;
     empty_ -= size;

@@ -14,7 +14,8 @@
 namespace innkeeper {
 namespace {
 
-constexpr int64_t kGrowStep = 64 << 20;  // the file grows in steps, so that reserving space is rare
+// Step in which the file grows, bytes, so that reserving space is rare.
+constexpr int64_t kGrowStep = 64 << 20;
 
 }  // namespace
 
@@ -22,7 +23,8 @@ DiskCalls DiskCalls::of_the_system() { return {.write = ::pwrite, .read = ::prea
 
 Result<int> SpillFile::create_file(const Options& options) {
   int file = ::open(options.folder.c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {  // not on this file system
+  // The file system does not support O_TMPFILE.
+  if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
     std::string named = options.folder + "/innkeeper-spill-XXXXXX";
     file = ::mkostemp(named.data(), O_CLOEXEC);
     if (file >= 0 && ::unlink(named.c_str()) != 0) {
@@ -37,7 +39,7 @@ Result<int> SpillFile::create_file(const Options& options) {
                 options.name + ": no spill file in \"" + options.folder + "\": " + std::strerror(errno));
 }
 
-// Whether direct transfers work; fails if none do.
+// Returns whether direct transfers work; fails if no transfers do.
 Result<bool> SpillFile::probe(const Options& options, int file) {
   const auto page = make_buffer();
   std::memset(page.get(), 0, kPage);
@@ -87,7 +89,7 @@ Result<int64_t> SpillFile::take(int64_t length) {
   return offset;
 }
 
-// Makes the last free range at least `length` long, and at the end of the file.
+// Extends the file's last free range to at least `length` bytes at the end of the file.
 Status SpillFile::grow(int64_t length) {
   int64_t start = length_;
   if (!free_.empty()) {
@@ -98,7 +100,7 @@ Status SpillFile::grow(int64_t length) {
   struct rlimit most {};
   const bool too_long = ::getrlimit(RLIMIT_FSIZE, &most) == 0 && static_cast<rlim_t>(needed) > most.rlim_cur;
   if (needed > options_.limit ||
-      too_long) {  // beyond the limit on files a write would be answered by a deadly signal
+      too_long) {  // The kernel answers a write beyond the limit on file sizes with a deadly signal.
     return Status(Code::out_of_memory,
                   options_.name + ": asked " + to_string(Bytes(length)) + ", the file in \"" +
                       options_.folder + "\" is " + to_string(Bytes(length_)) + " long and may be " +
@@ -113,7 +115,7 @@ Status SpillFile::grow(int64_t length) {
     if (options_.calls.reserve(file_, 0, length_, target - length_) == 0) break;
     error = errno;
     if (error == EINTR) continue;
-    if (error == EOPNOTSUPP) break;  // no reservations here: a full disk shows when it is written
+    if (error == EOPNOTSUPP) break;  // The file system has no reservations: a full disk shows at the write.
     if (target == needed) {
       return Status(error == ENOSPC || error == EDQUOT ? Code::out_of_memory : Code::io_error,
                     options_.name + ": asked " + to_string(Bytes(length)) + ", \"" + options_.folder +
@@ -158,7 +160,7 @@ int64_t SpillFile::trim() {
 Status SpillFile::write(const char* from, int64_t size, int64_t offset, char* buffer) const {
   int64_t length = size;
   if (direct_ && (size % kPage != 0 || reinterpret_cast<uintptr_t>(from) % kPage != 0)) {
-    length = round_to_page(size);  // inside the range, which has whole pages
+    length = round_to_page(size);  // The end stays inside the range, which has whole pages.
     std::memcpy(buffer, from, static_cast<size_t>(size));
     std::memset(buffer + size, 0, static_cast<size_t>(length - size));
     from = buffer;

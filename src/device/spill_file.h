@@ -1,12 +1,12 @@
-// The file behind the disk node: it has no name, its space is handed out in ranges of whole pages, and it is
-// read and written in parts, past the page cache where the file system can (O_DIRECT).
+// The file behind the disk node. It has no name, and its space is allocated in ranges of whole pages. It is
+// read and written in parts, bypassing the page cache if the file system supports that (O_DIRECT).
 //
-// The file never has a name (O_TMPFILE, or it loses its name at creation), so nothing is left behind however
-// the process ends (I11). Space is reserved on the disk before it is handed out, so that a full disk shows
-// early.
+// The file never has a name (O_TMPFILE, or it loses its name at creation), so no file is left behind
+// however the process ends (I11). Space is reserved on the disk before it is allocated, so that a full
+// disk shows early.
 //
-// What it is not: it knows nothing of budgets, checksums or threads. Thread safety: all methods. No lock is
-// held while bytes are read or written. Ownership: the file descriptor.
+// The file uses no budgets, checksums or threads. Thread safety: all methods. No lock is held while bytes are
+// read or written. Ownership: the file descriptor.
 #pragma once
 
 #include <sys/types.h>
@@ -26,8 +26,8 @@
 
 namespace innkeeper {
 
-// The system's calls, so that tests can fail them. As in the manual: -1 and errno; start throws
-// std::system_error.
+// The system's calls, so that tests can make them fail. They behave as in the manual: -1 and errno; start
+// throws std::system_error.
 struct DiskCalls {
   ssize_t (*write)(int file, const void* data, size_t size, off_t offset);
   ssize_t (*read)(int file, void* data, size_t size, off_t offset);
@@ -40,37 +40,38 @@ struct DiskCalls {
 
 class SpillFile {
  public:
-  static constexpr int64_t kPage = 4096;  // the unit of space, and of direct transfers
+  static constexpr int64_t kPage = 4096;  // Unit of space, and of direct transfers, bytes.
   static constexpr int64_t round_to_page(int64_t size) { return (size + kPage - 1) / kPage * kPage; }
-  static constexpr int64_t kPart = 4 << 20;  // the most that write() and read() take
+  static constexpr int64_t kPart = 4 << 20;  // Largest transfer of write() and read(), bytes.
 
   struct Options {
     std::string name;  // Name of the node, for messages.
     std::string folder;
-    int64_t limit;       // how long the file may become; a multiple of kPage
-    bool direct = true;  // try to go past the page cache
+    int64_t limit;       // Largest length of the file; a multiple of kPage.
+    bool direct = true;  // True: try to bypass the page cache.
     DiskCalls calls = DiskCalls::of_the_system();
   };
-  // Writes one page, to see that it can.
+  // Opens the file, and writes one page to verify that it can.
   static Result<std::unique_ptr<SpillFile>> open(Options options);
   ~SpillFile();
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
-  // A buffer for transfers that are not aligned: kPart bytes. Each thread that transfers has its own.
+  // A buffer of kPart bytes for transfers that are not aligned. Each transferring thread has its own.
   struct FreeBuffer {
     void operator()(char* data) const { std::free(data); }
   };
   using Buffer = std::unique_ptr<char, FreeBuffer>;
   static Buffer make_buffer();
 
-  // The offset of `length` bytes (a multiple of kPage): the free range that fits best, else the file grows.
+  // Returns the offset of `length` bytes (a multiple of kPage): the best fitting free range, or else the
+  // grown file's end.
   Result<int64_t> take(int64_t length);
   void give_back(int64_t offset, int64_t length);
-  int64_t trim();  // cuts the unused end off; returns how much
+  int64_t trim();  // Cuts off the unused end; returns the freed bytes.
 
-  // At most kPart bytes at an offset that is a multiple of kPage, in a range that was taken. All or a
-  // failure. `into` may be the buffer itself.
+  // Transfers at most kPart bytes at an offset that is a multiple of kPage, in a range from take(). Transfers
+  // all or fails. `into` may be the buffer itself.
   Status write(const char* from, int64_t size, int64_t offset, char* buffer) const;
   Status read(char* into, int64_t size, int64_t offset, char* buffer) const;
 
@@ -89,7 +90,7 @@ class SpillFile {
   const int file_;
   const bool direct_;
   Mutex mutex_;
-  std::map<int64_t, int64_t> free_ IK_GUARDED_BY(mutex_);  // offset -> length, never adjacent
+  std::map<int64_t, int64_t> free_ IK_GUARDED_BY(mutex_);  // Free ranges, offset -> length, never adjacent.
   int64_t length_ IK_GUARDED_BY(mutex_) = 0;               // Length of the file, bytes.
 };
 

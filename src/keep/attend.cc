@@ -29,17 +29,18 @@ namespace {
 
 // A signal to the group reaches the keeper as well, a moment earlier or later than this process.
 constexpr timespec kUntilTheKeeperHasIt{0, 2'000'000};
-// The keeper's own end, once it has told the command's: what both used of the processors is added up then.
+// Time for the keeper's own end, after it has reported the command's: both processes' CPU times
+// are then added up.
 constexpr int kUntilTheKeeperEndsMs = 100;
 
-// Who still waits then may wait for long.
+// If the keeper still runs after this time, the wait may be long.
 constexpr int kSoonMs = 1000;
 
 // One `kill -9` of the command and the keeper kills them one after the other. If this process ended between
-// the two kills, no process would hold the lease for the processes that the command left behind. So it waits
-// this long.
+// the two kills, no process would hold the lease for the processes that the command left behind. So it
+// waits this long.
 constexpr std::chrono::milliseconds kUntilTheKeeperIsSafe{300};
-// How often it looks meanwhile whether the keeper lives.
+// Period of the checks meanwhile that the keeper lives.
 constexpr int kLookMs = 50;
 
 class Attendant {
@@ -48,14 +49,14 @@ class Attendant {
  public:
   Attendant(lease::Arbiter& arbiter, lease::Lease lease) : arbiter_(arbiter), lease_(std::move(lease)) {}
 
-  // Of a command that did not begin: errno.
+  // Returns errno if the command did not begin.
   Result<int> run(const std::string& title, const Become& become) {
     Result<Keeper> keeper = start_keeper(arbiter_, lease_, title, become, inherited_);
     if (!keeper.ok()) return did_not_begin(keeper.status());
     keeper_ = keeper.value();
     while (true) {
       pollfd events[] = {{signals_.fd(), POLLIN, 0}, {keeper_.channel, POLLIN, 0}};
-      const bool looks = keeper_.channel < 0;  // for a lost lease, as the keeper did
+      const bool looks = keeper_.channel < 0;  // True: it looks for a lost lease, as the keeper did.
       const int patience = leaving_ ? kLookMs : light_ && !looks ? -1 : kSoonMs;
       if (poll(events, std::size(events), patience) == 0 && !std::exchange(light_, true)) drop_code();
       if (looks) look_for_lease();
@@ -130,25 +131,25 @@ class Attendant {
     while (signals_.next(about)) {
       const int signal = static_cast<int>(about.ssi_signo);
       if (signal == SIGCHLD) continue;
-      // By the keeper, since the command goes on.
+      // The signal is the keeper's, because the command goes on.
       if (signal == SIGCONT && about.ssi_code == SI_USER &&
           about.ssi_pid == static_cast<uint32_t>(keeper_.pid))
         continue;
       if (keeper_.channel >= 0) {
         nanosleep(&kUntilTheKeeperHasIt, nullptr);
         tell(keeper_.channel, Passed{signal, about.ssi_code, about.ssi_int});
-      } else if (about.ssi_code != SI_KERNEL) {  // the terminal's reach the command by themselves
+      } else if (about.ssi_code != SI_KERNEL) {  // The terminal's signals reach the command by themselves.
         children_.signal(signal, about.ssi_code, about.ssi_int);
       }
     }
   }
 
-  // The keeper, and where it was killed the command and all that it started.
+  // Reaps the keeper, and after its death the command and its descendants.
   void reap() {
     children_.look({.stopped = [](int signal) { suffer(signal); }, .continued = nullptr});
     if (keeper_.channel >= 0 || !children_.none()) return;
-    // A keeper that was killed between the command's end and telling it takes the status with it: what is not
-    // known to have gone well has not.
+    // A keeper that was killed between the command's end and its report takes the status with it. An unknown
+    // status counts as a failure.
     const int own = children_.ended() ? children_.status() : SIGKILL;
     end(leaving_ ? leaving_->status : own, /*left=*/false);
   }
@@ -163,10 +164,10 @@ class Attendant {
         waitpid(keeper_.pid, nullptr, 0);
     }
     if (WIFEXITED(status)) _exit(WEXITSTATUS(status));
-    const rlimit no_core{0, 0};  // one is enough, and it is the command's
+    const rlimit no_core{0, 0};  // One core dump is enough: the command's.
     setrlimit(RLIMIT_CORE, &no_core);
     suffer(WTERMSIG(status));
-    _exit(128 + WTERMSIG(status));  // the first process of a PID namespace cannot kill itself
+    _exit(128 + WTERMSIG(status));  // The first process of a PID namespace cannot kill itself.
   }
 
   lease::Arbiter& arbiter_;
@@ -178,7 +179,7 @@ class Attendant {
   bool light_ = false;
   struct Leaving {
     int status;            // The command's, of wait().
-    Clock::time_point at;  // When this process ends, if the keeper lives until then.
+    Clock::time_point at;  // Time at which this process ends, if the keeper lives until then.
   };
   std::optional<Leaving> leaving_;  // Set once the command has ended and left processes behind.
   Restore restore_;

@@ -1,19 +1,19 @@
-// A command that has a lease for as long as it, or anything that it started, lives.
+// Runs a command with a lease that lasts as long as the command's processes.
 //
-//   this process   which its user started and sends signals to: waits for the command, and ends as it ends
-//   the keeper     (keeper.h) its child: keeps the lease until nothing is left below it
-//   the command    the keeper's child; what it starts, and what that leaves behind, comes to the keeper
+//   this process   started by the user and target of the user's signals: waits for the command, ends like it
+//   the keeper     (keeper.h) its child: holds the lease until no process is left below it
+//   the command    the keeper's child; its orphaned descendants become children of the keeper
 //
-// What the command starts may close the lease's descriptor, fork twice and begin a session of its own: the
-// keeper is its subreaper all the same. Where this process is killed the keeper kills the command, as a kill
-// of the command itself would, and keeps the lease for what is left. Where the keeper is killed, this
-// process, which is a subreaper too, stays until nothing is left. Only where both are killed, the lease ends
-// with the last process that has its descriptor.
+// The command's processes may close the lease's descriptor, fork twice and begin a session of their own: the
+// keeper is their subreaper all the same. If this process is killed, the keeper kills the command, as its
+// user intended, and holds the lease for the remaining processes. If the keeper is killed, this process,
+// which is a subreaper too, stays until no process is left. Only if both are killed, the lease ends with the
+// last process that has its descriptor.
 //
 // All three are in one process group and session, those of the caller. So the terminal's signals, and those
-// to the group, reach the command by themselves. What this process alone gets is passed on, once, the value
-// of sigqueue() included. When the command stops, this process stops by the same signal, and the other way
-// round; a SIGSTOP to this process alone stops the command within a second.
+// to the group, reach the command by themselves. Signals to this process alone are passed on, once, with the
+// value of sigqueue(). When the command stops, this process stops by the same signal, and the reverse; a
+// SIGSTOP to this process alone stops the command within a second.
 #pragma once
 
 #include <functional>
@@ -24,13 +24,13 @@
 
 namespace innkeeper::keep {
 
-// Replaces the process that calls it by the command, with its standard files, mask and handling of signals as
-// they were before attend(); returns errno where it cannot.
+// Replaces the calling process by the command, with the standard files, mask and signal handling from before
+// attend(). Returns errno on failure.
 using Become = std::function<int()>;
 
-// Ends this process as the command ends: by its exit status, or by its signal. Returns only where the command
-// did not begin, and has ended the lease then: `become`'s errno, or why there are no processes for it.
-// `title` is what ps shows of the keeper. Requires: this process has one thread.
+// Ends this process as the command ends: by its exit status, or by its signal. Returns only if the command
+// did not begin, after releasing the lease: `become`'s errno, or the reason why no process could be created.
+// `title` is the keeper's name in ps. Requires: this process has one thread.
 Result<int> attend(lease::Arbiter& arbiter, lease::Lease lease, const std::string& title,
                    const Become& become);
 

@@ -1,4 +1,4 @@
-// What the process that waits (attend.h) and the keeper (keeper.h) tell each other: whole messages, in order.
+// Messages between the waiting process (attend.h) and the keeper (keeper.h): whole messages, in order.
 #pragma once
 
 #include <sys/socket.h>
@@ -6,37 +6,38 @@
 namespace innkeeper::keep {
 
 enum class Event : int {
-  forked,     // by the command's own process, whose number `value` is
-  began,      // it is the command's by now
-  failed,     // it could not begin: errno
-  stopped,    // it was, by this signal
-  continued,  // it goes on
-  ended,      // it has: the status of wait()
-  lost,       // a logout removed the lease, and it could not be restored yet
-  released,   // another process released the lease, or it has expired
+  forked,     // Sent by the command's own process; `value`: its number.
+  began,      // The process has become the command.
+  failed,     // The command could not begin; `value`: errno.
+  stopped,    // The command was stopped; `value`: the signal.
+  continued,  // The command goes on.
+  ended,      // The command has ended; `value`: the status of wait().
+  lost,       // A logout removed the lease, and it could not be restored yet.
+  released,   // Another process released the lease, or it has expired.
 };
 
-// By the keeper, and first by the process that is to be the command.
+// Sent by the keeper, and first by the process that becomes the command.
 struct Report {
   Event event = Event::began;
   int value = 0;
-  bool left = false;  // of `ended`: something of what it started goes on, and the keeper with it
+  bool left = false;  // For `ended`, true: the command's descendants go on, and the keeper with them.
 };
 
-// To the keeper: a signal that may be meant for the command.
+// Sent to the keeper: a signal that may be meant for the command.
 struct Passed {
   int signal = 0;
-  int code = 0;   // si_code of siginfo_t
-  int value = 0;  // of sigqueue()
+  int code = 0;   // si_code of siginfo_t.
+  int value = 0;  // Value of sigqueue().
 };
 
-// False: the other end is gone.
+// Sends a message. Returns false if the other end is gone.
 template <typename Message>
 bool tell(int channel, const Message& message) {
   return send(channel, &message, sizeof message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof message);
 }
 
-// The next message, if there is one. `gone` becomes true where the other end is, and nothing is left to read.
+// Reads the next message, if there is one. `gone` becomes true if the other end is gone and no
+// message is left.
 template <typename Message>
 bool hear(int channel, Message& message, bool& gone) {
   const ssize_t length = recv(channel, &message, sizeof message, MSG_DONTWAIT);

@@ -11,7 +11,7 @@ namespace innkeeper::keep {
 
 namespace {
 
-// Whether all children of this process are those of a queue. Reads all processes of the machine.
+// Returns whether all children of this process are those of a queue. Reads all processes of the machine.
 bool all_are_queues() {
   bool any = false;
   for (const lease::Descendant& each : lease::descendants(getpid())) {
@@ -46,7 +46,7 @@ void Children::look(const Hear& hear) {
   none_ = child < 0 || (ended_ && queues_ == Queues::do_not_count && all_are_queues());
 }
 
-// The kernel gives its process number to no other process before it has been waited for.
+// The kernel does not reuse the command's process number before it has been waited for.
 void Children::signal(int number, int code, int value) const {
   if (!running()) return;
   if (code != SI_QUEUE) {

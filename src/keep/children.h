@@ -8,8 +8,8 @@
 
 namespace innkeeper::keep {
 
-// What the processes of a job queue are called that a command below may have started, and that outlive it:
-// the runner with its watcher, and the keepers of its jobs.
+// Names of a job queue's processes: the runner with its watcher, and the keepers of its jobs. A command may
+// have started them, and they outlive it.
 inline constexpr const char* kQueueName = "innkeeper-queue";
 inline constexpr const char* kJobKeeperName = "innkeeper-keep";
 
@@ -17,29 +17,31 @@ class Children {
  public:
   enum class Queues : uint8_t { count, do_not_count };
 
-  // What became of the command since the last look; each may be null.
+  // Callbacks for changes of the command since the last look; each may be null.
   struct Hear {
     std::function<void(int signal)> stopped;
     std::function<void()> continued;
   };
 
-  // Makes this process a subreaper: a descendant whose parent ends becomes its child. So it has children as
-  // long as it has descendants. `queues`: whether a job queue's processes are the command's. A queue that is
-  // first used in a command serves others too, and a job may wait for the very GPU that the command has.
+  // Makes this process a subreaper: a descendant whose parent ends becomes its child. So it has
+  // children as long as it has descendants. `queues`: whether a job queue's processes count as the
+  // command's. A queue that a command uses first also serves other users, and a job may wait for the
+  // very GPU that the command has.
   explicit Children(Queues queues = Queues::count);
 
   void set_command(pid_t command) { command_ = command; }
-  // Waits for all that have ended.
+  // Reaps all children that have ended.
   void look(const Hear& hear);
 
-  pid_t command() const { return command_; }  // 0: not known
+  pid_t command() const { return command_; }  // 0: unknown.
   bool running() const { return command_ > 0 && !ended_; }
   bool stopped() const { return stopped_; }
   bool ended() const { return ended_; }
-  int status() const { return status_; }  // of wait(), once it has ended
-  bool none() const { return none_; }  // nothing that counts is left below this process, as of the last look
+  int status() const { return status_; }  // Status of wait(), once the command has ended.
+  // True: no process that counts was left below this one at the last look.
+  bool none() const { return none_; }
 
-  // To the command, as its sender sent it.
+  // Sends a signal to the command as its sender sent it.
   void signal(int number, int code = 0, int value = 0) const;
 
  private:

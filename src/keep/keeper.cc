@@ -30,19 +30,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A signal to the whole group reaches each of its processes within microseconds, but this one may hear of it
-// much later from the process that waits, where the machine is busy.
+// Time within which two equal signals count as one. A signal to the whole group reaches each process within
+// microseconds, but the waiting process may pass it on much later on a busy machine.
 constexpr milliseconds kSameSignal{2000};
-// No process is notified of a SIGSTOP to the process that waits, so its state is read this often.
+// Period of reading the waiting process's state, because no process is notified of a SIGSTOP to it.
 constexpr milliseconds kLookForStop{1000};
 
-// What ps shows. The name has no part of this program's, so that `pkill innkeeper` finds the one that passes
-// its signal on, and not both, as a signal to the group would.
+// Sets the name that ps shows. It contains no part of this program's name. `pkill innkeeper` therefore finds
+// only the process that passes its signal on, while a signal to the group reaches both.
 void set_title(const std::string& title) {
   prctl(PR_SET_NAME, "gpu-lease");
   std::ifstream stat("/proc/self/stat");
   std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
-  // Fields 48 and 49: where the arguments begin and end. The second field, a name, may hold spaces.
+  // Fields 48 and 49 are the addresses of the arguments' begin and end. The second field, a name,
+  // may contain spaces.
   size_t at = text.rfind(')');
   uintptr_t begin = 0, end = 0;
   for (int field = 3; at != std::string::npos && field <= 49; ++field) {
@@ -86,7 +87,8 @@ class Keeping {
     const pid_t command = fork();
     if (command < 0) give_up(errno);
     if (command == 0) {
-      // It says so itself: it may have begun, and the keeper be killed, before the keeper says anything.
+      // The child reports it: the command may begin, and the keeper be killed, before the
+      // keeper sends a report.
       tell(channel_, Report{Event::forked, getpid()});
       inherited.restore();
       const int error = become();
@@ -123,12 +125,14 @@ class Keeping {
     while (channel_ >= 0 && hear(channel_, passed, gone)) pass_on(passed);
     if (!gone) return;
     close(std::exchange(channel_, -1));
-    // It was killed, since it waits for the command. A kill of the command itself is what its user meant.
+    // The waiting process was killed, since it waits for the command. Its user meant to kill
+    // the command itself.
     children_.signal(SIGKILL);
     take_over();
   }
 
-  // What we got, too, was sent to the group, and the command has got it, unless it has left the group.
+  // A signal that we also received was sent to the group, and the command has received it, unless it
+  // has left the group.
   void pass_on(const Passed& passed) {
     Seen& seen = seen_.at(static_cast<size_t>(passed.signal));
     if (Clock::now() - seen.last > kSameSignal) seen.count = 0;
@@ -138,9 +142,9 @@ class Keeping {
     children_.signal(passed.signal, passed.code, passed.value);
   }
 
-  // The kernel drops a pending stop signal when a SIGCONT arrives, and the reverse. So the process that waits
-  // may pass on a signal that this process never received. The opposite signal, which it did receive, came
-  // later.
+  // The kernel drops a pending stop signal when a SIGCONT arrives, and the reverse. So the waiting
+  // process may pass on a signal that this process never received. The opposite signal, which it did
+  // receive, came later.
   bool was_undone(int signal) const {
     const auto had = [this](int other) {
       const Seen& seen = seen_.at(static_cast<size_t>(other));
@@ -167,7 +171,7 @@ class Keeping {
                         }});
     if (children_.ended() && !told_) {
       told_ = true;
-      wake();  // it may have been killed when it was stopped
+      wake();  // It may have been killed while it was stopped.
       report({Event::ended, children_.status(), !children_.none()});
       if (!children_.none()) take_over();
     }
@@ -207,8 +211,8 @@ class Keeping {
     drop_code();
   }
 
-  // The lease's record named the process that waited. Where it cannot be changed (the folder is gone, or
-  // locked for long) the lease is as good: it ends with the last descriptor.
+  // The lease's record named the waiting process. If it cannot be changed (the directory is gone, or locked
+  // for long), the lease is as good: it ends with the last descriptor.
   void take_over() {
     if (!ours_) ours_ = arbiter_.take_over(lease_).ok();
   }
@@ -219,7 +223,7 @@ class Keeping {
   const pid_t parent_ = getppid();
   Signals signals_;
   Children children_{Children::Queues::do_not_count};
-  // Of each signal: those that this process has had and the process that waits has not told yet.
+  // Number of each signal that this process has received and the waiting process has not passed on yet.
   struct Seen {
     int count = 0;
     Clock::time_point last{};
@@ -227,13 +231,13 @@ class Keeping {
   std::array<Seen, 65> seen_{};
   const bool may_be_lost_ = !lease::removed_at_logout(arbiter_.directory()).empty();
   Restore restore_;
-  Clock::time_point continued_{};  // when the command went on after a stop that was told
+  Clock::time_point continued_{};  // Time at which the command went on after a reported stop.
   bool light_ = false;
   bool told_stop_ = false;
-  bool stops_it_ = false;  // we do, since the process that waits is stopped
-  bool by_us_ = false;     // the command is stopped for that
-  bool told_ = false;      // its end
-  bool ours_ = false;      // the lease's record names us
+  bool stops_it_ = false;  // True: we stop the command, because the waiting process is stopped.
+  bool by_us_ = false;     // True: the command is stopped for that reason.
+  bool told_ = false;      // True: the command's end was reported.
+  bool ours_ = false;      // True: the lease's record names this process.
 };
 
 }  // namespace

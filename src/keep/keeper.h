@@ -1,4 +1,5 @@
-// The keeper's part of attend.h: it starts the command, and holds the lease until nothing is left below it.
+// The keeper's part of attend.h: it starts the command, and holds the lease until no process
+// is left below it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,10 +14,11 @@ namespace innkeeper::keep {
 
 struct Keeper {
   pid_t pid = 0;
-  int channel = -1;  // channel.h
+  int channel = -1;  // Socket for the messages of channel.h.
 };
 
-// Forks the keeper, and this the command. Requires: `inherited` was made, and the lease goes through exec().
+// Forks the keeper, which forks the command. Requires: `inherited` was made, and the lease is
+// shared through exec().
 Result<Keeper> start_keeper(lease::Arbiter& arbiter, lease::Lease& lease, const std::string& title,
                             const Become& become, const Inherited& inherited);
 

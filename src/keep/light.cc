@@ -12,7 +12,7 @@
 namespace innkeeper::keep {
 namespace {
 
-// A segment that is not to be written, also not by the loader, is as its file has it.
+// Drops segments that neither the program nor the loader writes: their pages equal the file's.
 int drop_segments(dl_phdr_info* about, size_t /*size*/, void* /*unused*/) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   for (int i = 0; i < about->dlpi_phnum; ++i) {
@@ -29,7 +29,7 @@ int drop_segments(dl_phdr_info* about, size_t /*size*/, void* /*unused*/) {
 
 void let_go(const std::vector<int>& kept) {
   for (const int fd : open_descriptors_but(kept)) close(fd);
-  if (chdir("/") != 0) return;  // it stays where it is, then
+  if (chdir("/") != 0) return;  // On failure it stays in its directory.
 }
 
 void drop_code() {

@@ -1,4 +1,4 @@
-// Restores a lease whose file a logout has removed (lease/logout.h), and finds that another process has
+// Restores a lease whose file a logout has removed (lease/logout.h), and detects that another process has
 // ended a lease. For processes that check this repeatedly.
 #pragma once
 
@@ -15,9 +15,9 @@ class Restore {
   enum class Found : uint8_t {
     nothing,
     restored,
-    lost,        // And not restored yet; why() says why.
-    still_lost,  // As said before.
-    ended,       // Released by another process, removed, or expired. Said once.
+    lost,        // The file is lost and not restored yet; why() gives the reason.
+    still_lost,  // As `lost`, but reported before.
+    ended,       // Released by another process, removed, or expired. Reported once.
   };
 
   // Checks at most once a second, and after a failure less often, because other leases may end later. Costs

@@ -1,4 +1,4 @@
-// This process's signals, read instead of handled, and what the command gets in their place.
+// This process's signals, read instead of handled, and their original handling for the command.
 #pragma once
 
 #include <signal.h>
@@ -6,10 +6,10 @@
 
 namespace innkeeper::keep {
 
-// How signals were handled when this program was started, which is how the command is to find them.
+// The signal handling at the start of this program, which the command must get.
 class Inherited {
  public:
-  // From now on all are blocked, and children are waited for.
+  // Blocks all signals from now on, and lets children be waited for.
   Inherited();
   void restore() const;
 
@@ -18,7 +18,7 @@ class Inherited {
   struct sigaction children_ {};
 };
 
-// Those of the process that makes it, once they are blocked.
+// The signals of the process that creates it, once they are blocked.
 class Signals {
  public:
   Signals();
@@ -26,15 +26,15 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
   int fd() const { return fd_; }
-  // The next, if there is one.
+  // Reads the next signal, if there is one.
   bool next(signalfd_siginfo& about) const;
 
  private:
   const int fd_;
 };
 
-// This process does what `signal` does to one that neither handles nor blocks it: it ends or stops. Returns
-// when it goes on, or at once where such a signal does nothing.
+// Gives `signal` its default effect on this process: it ends or stops.
+// Returns when the process goes on, or at once if the signal has no default effect.
 void suffer(int signal);
 
 }  // namespace innkeeper::keep

@@ -23,9 +23,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A look at the cards that takes longer than this may soon take longer than kPlaceLost.
+// A look at the GPUs that takes longer than this may soon take longer than kPlaceLost.
 constexpr milliseconds kSlowLook{500};
-// A place must be touched well within kPlaceLost. When the process is stopped so is the thread that does it.
+// Period at which a thread touches a place, well within kPlaceLost. If the process is stopped,
+// so is this thread.
 constexpr std::chrono::seconds kTouch{1};
 // Longest pause between two attempts without the lock.
 constexpr milliseconds kMostBetweenTries{200};
@@ -44,7 +45,7 @@ Status over() { return Status(Code::unavailable, "this lease is over, or another
 
 Status contested() { return Status(Code::busy, "others were granted GPUs at the same moment. Ask again"); }
 
-// Under the lock: is it a lease still? Its record is then the one in force.
+// Reads the record in force. Fails if the lease is over. Requires: the lock is held.
 Status refresh(LeaseFile& file) {
   if (!file.named()) return over();
   IK_RETURN_IF_ERROR(reread(file));
@@ -59,7 +60,7 @@ Result<Arbiter> Arbiter::open() {
   return Arbiter(std::move(directory).value());
 }
 
-// Where all who ask now grant as well.
+// Takes the lock in the directory where all present callers grant as well.
 Status Arbiter::lock_to_grant(GlobalLock& lock, LockWatch* watch) {
   IK_RETURN_IF_ERROR(lock.lock(*directory_, lock_limit_, watch));
   if (!directory_->superseded()) return Status::okay();
@@ -183,13 +184,14 @@ Result<Lease> Arbiter::acquire(const Request& request, const Look& look, const C
       if (place) remove(*place);
     }
   } leave_line{place};
-  std::optional<Repeat> ticker;  // ends before the place does
+  std::optional<Repeat> ticker;  // Ends before `place` does.
   for (;;) {
     const milliseconds before = wait.so_far();
     Result<Machine> machine = look();
     if (!machine.ok()) return machine.status();
     const bool slow = wait.so_far() - before > kSlowLook;
-    if (place && place->lost()) {  // it takes another one: the order goes by when it asked
+    // The request takes a new place but keeps its order, which goes by the time of the request.
+    if (place && place->lost()) {
       ticker.reset();
       place.reset();
     }
@@ -220,7 +222,7 @@ Status Arbiter::change(LeaseFile& file, milliseconds limit, const std::function<
   edit(record);
   IK_RETURN_IF_ERROR(rewrite(file, std::move(record), lock));
   if (lock.exclusive() || !before.expired(machine_clock_ns())) return Status::okay();
-  // Its bytes may have been granted to others before the renewal was written.
+  // Other callers may have been granted its bytes before the renewal was written.
   IK_RETURN_IF_ERROR(rewrite(file, before, lock));
   return over();
 }
@@ -242,7 +244,8 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   attempt.live = std::move(found.value().live);
   const View view{machine_clock_ns(), attempt.record.pid_namespace};
   const Entry own{file.id, file.record, 0};
-  // Of what is left there; once all its wholes have ended, of what is left of the cards.
+  // A part takes from the rest of its whole lease. Once all its whole leases have ended, it
+  // takes from the GPUs.
   if (const Entry* whole = whole_of(own, attempt.live, view.now_ns)) request.inside = whole->id;
   IK_RETURN_IF_ERROR(attempt.weigh(std::nullopt));
   const Ledger parts = make_ledger_inside(machine, attempt.live, own, view);
@@ -285,9 +288,9 @@ Result<Lease> Arbiter::adopt(int descriptor) {
     sign(record);
     record.uid = owner;
   });
-  // Somebody holding the lock too long costs the name in the record, not the lease.
+  // If another process holds the lock too long, only the name in the record is lost, not the lease.
   if (!signed_over.ok() && signed_over.code() != Code::busy) {
-    adopted.value().file.take();  // it stays the caller's, as it was
+    adopted.value().file.take();  // The descriptor stays the caller's, unchanged.
     return signed_over;
   }
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
@@ -321,8 +324,8 @@ Status Arbiter::restore(Lease& lease, const Machine& machine) {
   std::optional<std::string> id = own.id;
   struct stat about {};
   if (fstatat(directory_->fd(), ("l" + own.id).c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0) {
-    if (about.st_uid == geteuid()) return over();  // another process of the lease was first
-    id.reset();                                    // any user can create a file with this name
+    if (about.st_uid == geteuid()) return over();  // Another process of the lease has restored it already.
+    id.reset();                                    // Any user can create a file with this name.
   }
   std::vector<Entry> live = std::move(found.value().live);
   live.push_back(own);
@@ -354,8 +357,8 @@ Status Arbiter::may_revoke(const std::string& id) const {
   struct stat about {};
   if (fstatat(directory_->fd(), ("l" + id).c_str(), &about, AT_SYMLINK_NOFOLLOW) != 0)
     return Status(Code::unavailable, "there is no lease " + id);
-  // The folder's owner could remove the file, too. But only the file's owner can note in it that this was no
-  // logout.
+  // The directory's owner could remove the file, too. But only the file's owner can note in it that
+  // this was no logout.
   if (about.st_uid != geteuid() && geteuid() != 0)
     return Status(Code::busy, "the lease " + id + " is " + user_name(about.st_uid) + "'s");
   return Status::okay();

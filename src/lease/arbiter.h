@@ -1,22 +1,23 @@
-// Who gets which cards: the protocol of lease files under the global lock (docs/design/leases.md).
+// Grants GPUs to requests: the protocol of lease files under the global lock (docs/design/leases.md).
 //
 //   Result<Arbiter> arbiter = Arbiter::open();
 //   Result<Lease> lease = arbiter.value().acquire(request, look);   // `look` takes a snapshot
 //
 // There is no daemon. Each call reads all lease files under the lock, removes dead ones, decides, and adds or
-// changes one file. What is slow (the snapshot, /proc, names of users) happens before or after.
+// changes one file. Slow work (the snapshot, /proc, user names) is done before or after the lock is held.
 //
-// In line: a request that does not fit now and may wait takes a place, a record of kind `waiting`, kept alive
-// by the waiting process like a lease. A place names cards that it waits for, and what it needs of these is
-// kept free of everybody who came later, so that a big request is not starved by small ones. Who came later
-// may have what is left. An earlier place that fits now goes first. A place whose process is stopped does not
-// count until it goes on (places.h). The first in the line watch the folder, the others one place each
-// (wait.h), so that a thousand may wait.
+// A request that does not fit now and may wait takes a place in the line. A place is a record of kind
+// `waiting`, kept alive by the waiting process like a lease. It names the GPUs that it waits for. The memory
+// that it needs of these is kept free of all later requests, so that small requests do not starve a big one.
+// Later requests may take the remainder. An earlier place that fits now goes first. A place whose process is
+// stopped does not count until the process continues (places.h). The first places in the line watch the
+// directory, and each later one watches one place (wait.h), so that a thousand may wait.
 //
-// Errors: invalid_argument, can never be granted; busy, not now (asked, free, promised, who holds);
-// unavailable, there is no card, or the lease is over; io_error, the folder.
+// Errors: invalid_argument, the request can never be granted; busy, not now; unavailable, there is no GPU or
+// the lease is over; io_error, the directory failed. The message of busy names the requested, free and
+// promised sizes and the holders.
 //
-// Thread safe. Nothing is kept between calls but the open folder.
+// Thread safe. Between calls only the open directory is kept.
 #pragma once
 
 #include <chrono>
@@ -35,84 +36,85 @@
 
 namespace innkeeper::lease {
 
-// Set by `run` for its job: the id of its lease, for Request::inside.
+// Variable that `run` sets for its job: the id of the job's lease, for Request::inside.
 inline constexpr const char* kLeaseVariable = "INNKEEPER_LEASE";
-// Set beside it: the UUIDs of the lease's cards, separated by commas. The job keeps them when it changes
-// CUDA_VISIBLE_DEVICES.
+// Variable that `run` sets for its job: the UUIDs of the lease's GPUs, separated by commas. The job keeps it
+// when it changes CUDA_VISIBLE_DEVICES.
 inline constexpr const char* kLeasedVariable = "INNKEEPER_LEASE_GPUS";
-// The descriptor that was left open for it, for Arbiter::adopt.
+// Variable that `run` sets for its job: the number of the lease's open descriptor, for Arbiter::adopt.
 inline constexpr const char* kDescriptorVariable = "INNKEEPER_LEASE_FD";
 
 struct Attempt;
 
 class Arbiter {
  public:
-  // Takes the snapshot; called without any lock, once for each attempt. A failure ends the waiting. In line
-  // "no cards", or a card of unknown memory, is no failure: drivers stumble.
+  // Takes the snapshot; called without any lock, once for each attempt. A failure ends the waiting. While in
+  // line, "no GPUs" or a GPU of unknown memory is no failure, because a driver may fail briefly.
   using Look = std::function<Result<Machine>()>;
-  // Asked between attempts while waiting: true gives up. May be null.
+  // Called between attempts while waiting; true gives up. May be null.
   using Cancelled = std::function<bool()>;
 
-  // The machine's folder (see directory.h).
+  // Opens the machine's directory (see directory.h).
   static Result<Arbiter> open();
   explicit Arbiter(std::shared_ptr<const Directory> directory) : directory_(std::move(directory)) {}
 
-  // Once, whatever request.wait says.
+  // Makes one attempt, whatever request.wait says.
   Result<Lease> acquire(const Request& request, const Machine& machine);
-  // Waits as the request says. Blocks.
+  // Waits as request.wait and request.wait_limit say. Blocks.
   Result<Lease> acquire(const Request& request, const Look& look, const Cancelled& cancelled = nullptr);
 
-  // These change what is in force, whichever process that has the lease changed it last.
+  // The following methods change the record in force, whichever process of the lease changed it last.
   //
-  // Changes how much of each of its cards a shared lease has. Growing takes what nobody has or waits for; on
-  // failure it stays as it was.
+  // Changes a shared lease's bytes on each of its GPUs. Growing takes only bytes that no lease has and no
+  // place waits for. On failure the lease stays as it was.
   Status resize(Lease& lease, Bytes each, const Machine& machine);
-  // Moves the expiry. Not once it has passed: the bytes may be somebody else's.
+  // Moves the expiry. Fails once it has passed, because other leases may have the bytes.
   Status renew(Lease& lease, std::chrono::milliseconds expires_after);
-  // A lease whose descriptor was inherited or received. This process becomes the one who holds it, and the
-  // descriptor the Lease's. A failure leaves the descriptor as it was, the caller's. Of a lease that this
-  // process has already a copy of the descriptor can be adopted, not the same one.
+  // Adopts a lease by an inherited or received descriptor. This process becomes the lease's holder, and the
+  // Lease owns the descriptor. On failure the descriptor stays the caller's, unchanged. For a lease that this
+  // process has already, only a copy of the descriptor can be adopted.
   Result<Lease> adopt(int descriptor);
 
-  // The same for one that this process has by fork(): `lease` is its own from then on, and its holder's end
-  // is not the lease's. On failure it stays as it was, and holds as well.
+  // Adopts a lease that this process has by fork(): `lease` is its own from then on, and outlives its former
+  // holder. On failure `lease` stays as it was and remains valid.
   Status take_over(Lease& lease);
 
-  // Creates the file of a lost lease again, in the folder in use now, and signs it. It keeps its id unless
-  // another user has created a file with that name. Other processes that share the lease have only the lost
-  // file open, so the lease ends with this process. Fails with `busy` while others have been granted its GPUs
-  // or part of its bytes; `unavailable` if it is not lost.
+  // Creates the file of a lost lease again, in the directory in use now, and signs it. The lease keeps its id
+  // unless another user has created a file with that name. Other processes that share the lease have only the
+  // lost file open, so the lease ends with this process. Fails with `busy` while other leases have its GPUs
+  // or part of its bytes, and with `unavailable` if it is not lost.
   Status restore(Lease& lease, const Machine& machine);
 
-  // Ends a lease, or a place in the line, of this user (of any, for root) by its id: its file is removed.
+  // Ends a lease or a place in the line by its id; its file is removed. Requires: it is this user's (for
+  // root: any user's).
   Status revoke(const std::string& id);
-  // Whether it could: unavailable, there is none; busy, it is another user's.
+  // Tells whether revoke() could: unavailable, there is no such lease; busy, it is another user's.
   Status may_revoke(const std::string& id) const;
 
-  // What is held and waited for, by id, expired leases left out. Takes no lock.
+  // Returns all leases and places by id, except expired ones. Takes no lock.
   Result<std::vector<Entry>> list() const;
-  // What is left of each card, for people. Takes no lock.
+  // Returns the free space of each GPU, for display. Takes no lock.
   Result<Ledger> ledger(const Machine& machine) const;
 
   const Directory& directory() const { return *directory_; }
-  // How long to wait for the global lock. Not while another thread uses this.
+  // Longest wait for the global lock. Not thread safe.
   void set_lock_limit(std::chrono::milliseconds limit) { lock_limit_ = limit; }
 
  private:
-  // Grants, or refuses. With a place it is the place's turn that counts, and it becomes the lease. Without
-  // one, and with `line_up`, a refused attempt that may succeed later takes a place.
-  // Blocks: up to the lock's limit.
+  // Grants the request or refuses it. With a place, the place's turn counts, and the place becomes the lease.
+  // Without one, and with `line_up`, a refused attempt that may succeed later takes a place. Blocks: up to
+  // the lock's limit.
   Result<Lease> try_once(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up, LockWatch& watch);
-  // One attempt. None: another process may have been granted the same bytes meanwhile, so the claim was taken
-  // back.
+  // Makes one attempt. None: another process may have been granted the same bytes meanwhile, so the
+  // claim was taken back.
   std::optional<Result<Lease>> try_alone(Attempt& attempt, std::optional<LeaseFile>& place, bool line_up,
                                          LockWatch& watch);
   Status lock_to_grant(GlobalLock& lock, LockWatch* watch = nullptr);
-  // Ensures: no process has been granted anything since `before` was read, except the lease with this id.
+  // Ensures: no process has been granted bytes since `before` was read, except the lease with this id.
   // Requires: that lease is published.
   bool was_alone(GlobalLock& lock, const std::vector<Entry>& before, const std::string& own) const;
-  // Publish a claim that was chosen with `before` in mind. None, or false: was_alone() was not, and the claim
-  // was taken back.
+  // Publishes a claim that was chosen with `before` in mind. None or false: was_alone() failed, and the
+  // claim was taken back.
   Result<std::optional<LeaseFile>> create_alone(Record record, GlobalLock& lock,
                                                 const std::vector<Entry>& before,
                                                 std::optional<std::string> id = std::nullopt);

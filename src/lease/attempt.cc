@@ -13,11 +13,11 @@
 namespace innkeeper::lease {
 namespace {
 
-// In a message; status shows all.
+// Limits on the GPUs and holders that a message names; `status` shows all.
 constexpr size_t kMaxCardsShown = 8;
 constexpr size_t kMaxHoldersShown = 3;
 
-// Takes out of the ledger what a place has a right to: what it can have now, else what it waits for.
+// Subtracts a place's claim from the ledger: GPUs that it could take now, else those that it waits for.
 void set_aside(const Machine& machine, const Record& place, Ledger& ledger) {
   const Wish wish = wish_of(place);
   if (wish.count < 1) return;
@@ -110,7 +110,7 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
 }
 
 bool Attempt::ever() const {
-  // Who is in line fitted once: what cannot be read at the moment does not change that.
+  // A place in line fitted once; a GPU whose memory cannot be read at the moment does not change that.
   const size_t most = most_of_one_vendor(machine, [&](size_t i) {
     const bool unknown = in_line && ledger[i].allowed && machine.cards[i].total == Bytes(0);
     return unknown || can_ever_fit(ledger[i], wish);
@@ -142,7 +142,8 @@ Record Attempt::waiting(const std::vector<size_t>& cards) const {
     for (const Card& card : machine.cards)
       if (std::find(request.allowed->begin(), request.allowed->end(), card.uuid) != request.allowed->end())
         result.allowed.push_back(card.uuid);
-  if (result.allowed.size() == machine.cards.size()) result.allowed.clear();  // nothing is kept from it
+  // An empty list allows every GPU.
+  if (result.allowed.size() == machine.cards.size()) result.allowed.clear();
   return result;
 }
 

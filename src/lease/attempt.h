@@ -1,4 +1,4 @@
-// One attempt to get a lease: what is asked, of which machine, and what was found under the lock. Internal.
+// One attempt to get a lease: the request, the machine, and the leases found under the lock. Internal.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@
 namespace innkeeper::lease {
 
 struct Attempt {
-  // Signs the record and asks the request's key: before the lock. `asked_ns`: when the request was made, by
-  // which its place in the line goes; by the machine's clock.
+  // Signs the record and evaluates the request's key, before the lock. `asked_ns`: time of the request by the
+  // machine's clock, which determines its place in the line.
   Attempt(const Request& request, const Machine& machine, int64_t asked_ns);
 
   const Request& request;
@@ -23,26 +23,28 @@ struct Attempt {
   const int64_t asked_ns;
   const Wish wish;
   std::vector<double> keys;
-  Record record;  // signed; without claims
+  Record record;  // The signed record, without claims.
 
-  // Found under the lock.
+  // The following fields are found under the lock.
   std::vector<Entry> live;
-  Ledger ledger;  // with places ahead counted, and restricted to what is allowed
-  Turn turn;      // in the line
+  Ledger ledger;  // Free space per GPU, after earlier places and restricted to the allowed GPUs.
+  Turn turn;      // Turn of the request in the line.
   bool in_line = false;
 
-  // Fills `ledger` from `live`. `place` is the caller's own, if it has one. Fails if the lease that it asks a
-  // part of is over.
+  // Fills `ledger` from `live`. `place`: the caller's own place, if it has one. Fails if the lease of which
+  // it requests a part is over.
   Status weigh(const std::optional<LeaseFile>& place);
-  bool ever() const;  // enough cards could fit it, were they empty; in line also those of unknown memory
+  // Returns whether enough GPUs could fit the request if they were empty. In line, GPUs of unknown
+  // memory count too.
+  bool ever() const;
 
-  // The record of the lease on these cards, or of the place that waits for them.
+  // Returns the record of the lease on these GPUs, or of the place that waits for them.
   Record granted(const std::vector<size_t>& cards) const;
   Record waiting(const std::vector<size_t>& cards) const;
 
-  // What keeps GPUs of the machine from the request: the lease that it is a part of, and variables.
+  // Describes the restrictions that keep GPUs from the request: its outer lease and environment variables.
   std::string limits() const;
-  // Why not, with the numbers. Slow (names of users): after the lock.
+  // Returns the reason of the refusal, with the numbers. Slow (user names): call it after the lock.
   Status refusal() const;
 };
 

@@ -1,5 +1,5 @@
-// What leasing needs to know of the machine, as plain data: no NVML here, so that the protocol is tested
-// without one. from_snapshot.h makes it from a telemetry snapshot; all of it is gathered before any lock.
+// Plain data about the machine that leasing needs. It uses no NVML, so that tests of the protocol need none.
+// from_snapshot.h makes it from a telemetry snapshot; all of it is gathered before any lock.
 #pragma once
 
 #include <compare>
@@ -12,42 +12,43 @@
 
 namespace innkeeper::lease {
 
-// A process for as long as the machine runs: numbers are used again, a number with its start is not.
+// Identifies a process while the machine runs: process numbers are reused, a number with its
+// start time is not.
 struct ProcessKey {
   int64_t pid = 0;
-  uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
+  uint64_t start_ticks = 0;  // Start time: field 22 of /proc/<pid>/stat.
   auto operator<=>(const ProcessKey&) const = default;
 };
 
-// A process that has memory of a card.
+// A process that has memory of a GPU.
 struct Process {
   Bytes used;
-  // Itself, its parent and so on. Empty: its number means nothing here (another PID namespace, or it is
-  // gone), so that nobody can say which lease it belongs to.
+  // The process, its parent and so on. Empty: its number means nothing here (it is of another PID namespace
+  // or gone), so that its lease is unknown.
   std::vector<ProcessKey> line;
 };
 
-// One card, or one MIG instance: what a lease can be on.
+// One GPU or one MIG instance: the unit on which leases are granted.
 struct Card {
   std::string uuid;
-  int vendor = 0;             // a program uses CUDA or HIP, so the cards of one lease are of one vendor
-  Bytes total;                // 0: unknown; then only whole cards can be leased
-  Bytes reserved;             // by the driver
-  std::optional<Bytes> free;  // none: nothing but leases is known of its memory
+  int vendor = 0;  // Vendor; a program uses CUDA or HIP, so the GPUs of one lease are of one vendor.
+  Bytes total;     // Total memory; 0: unknown, so that only the whole GPU can be leased.
+  Bytes reserved;  // Memory that the driver reserves.
+  std::optional<Bytes> free;  // Free memory; none: only the leases on it are known.
   // Whether the GPU shares the host's memory (GB10, Jetson). The memory that other programs of the host use
   // is unavailable there, but does not count as use of the GPU.
   bool unified = false;
   bool processes_known = false;
   std::vector<Process> processes;
-  std::optional<double> power_ratio;  // of its limit
-  std::optional<double> utilization;  // 0 to 1
+  std::optional<double> power_ratio;  // Power draw as a share of its limit.
+  std::optional<double> utilization;  // Utilization, 0 to 1.
 
   Bytes capacity() const { return total - reserved; }
 };
 
 struct Machine {
   std::vector<Card> cards;
-  // How good the link of cards a and b is, at [a * cards.size() + b]: more is better. Empty: unknown.
+  // Quality of the link of GPUs a and b, at [a * cards.size() + b]: more is better. Empty: unknown.
   std::vector<double> links;
 };
 

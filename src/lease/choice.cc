@@ -1,5 +1,5 @@
-// The public face of choosing (include/innkeeper/choice.h) over here.h and shown.h. The edge: failures become
-// exceptions here.
+// Implements the public interface of choosing (include/innkeeper/choice.h) over here.h and shown.h. Failures
+// become exceptions here.
 #include "innkeeper/choice.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ struct ChoiceParts {
     std::vector<std::string> uuids = lease.uuids();
     auto parts = std::make_unique<Choice::Parts>(
         Choice::Parts{std::move(lease), std::move(uuids), memory, lease::Shown()});
-    const Lease& held = parts->lease;  // at home in `parts` for as long as it is shown
+    const Lease& held = parts->lease;  // Lives in `parts` for as long as the choice is shown.
     parts->shown = lease::Shown(parts->uuids, telemetry::snapshot(telemetry::Wanted::nothing),
                                 [&held] { return held.held(); });
     return Choice(std::move(parts));

@@ -9,8 +9,8 @@
 namespace innkeeper::lease {
 namespace {
 
-// Subsets are tried one by one up to here, which is some microseconds under the lock; 8 cards have at
-// most 70.
+// Limit up to which subsets are tried one by one, which takes some microseconds under the lock; 8 GPUs
+// have at most 70.
 constexpr size_t kMaxSubsets = 1000;
 
 size_t subsets(size_t of, size_t size) {
@@ -22,7 +22,7 @@ size_t subsets(size_t of, size_t size) {
   return count;
 }
 
-// Chooses `wanted` of a pool beside cards that are fixed, for the best sum of links.
+// Chooses `wanted` GPUs of a pool, in addition to fixed ones, for the best sum of links.
 class Linker {
  public:
   Linker(const Machine& machine, std::vector<size_t> fixed, const std::vector<size_t>& pool, size_t wanted)
@@ -61,7 +61,8 @@ class Linker {
     }
   }
 
-  // Too many subsets: from each first card on, the one with the best links to those chosen, again and again.
+  // Greedy search for too many subsets: from each first GPU on, adds the one with the best links
+  // to those chosen.
   std::vector<size_t> grown() const {
     std::vector<size_t> best;
     double best_sum = -std::numeric_limits<double>::infinity();
@@ -94,7 +95,7 @@ class Linker {
   double best_sum_ = 0;
 };
 
-// Those for which `good` holds, by vendor.
+// Groups the GPUs for which `good` holds by vendor.
 std::map<int, std::vector<size_t>> by_vendor(const Machine& machine,
                                              const std::function<bool(size_t)>& good) {
   std::map<int, std::vector<size_t>> vendors;
@@ -103,7 +104,7 @@ std::map<int, std::vector<size_t>> by_vendor(const Machine& machine,
   return vendors;
 }
 
-// Chooses among cards of one vendor, of which there are enough.
+// Chooses among GPUs of one vendor. Requires: there are enough candidates.
 std::vector<size_t> choose_among(const Machine& machine, const Ledger& ledger, size_t wanted,
                                  const std::vector<double>& scores, std::vector<size_t> candidates) {
   const auto unclaimed = [&](size_t i) { return ledger[i].leases + ledger[i].waiting == 0; };
@@ -123,7 +124,7 @@ std::vector<size_t> choose_among(const Machine& machine, const Ledger& ledger, s
   return Linker(machine, std::move(fixed), pool, more).best();
 }
 
-// How good a choice is beside another vendor's, by the same rules.
+// Rates a choice against one of another vendor, by the same rules.
 std::tuple<size_t, double, double> worth(const Machine& machine, const Ledger& ledger,
                                          const std::vector<double>& scores,
                                          const std::vector<size_t>& chosen) {
@@ -152,7 +153,7 @@ std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by,
                            const std::vector<double>& keys) {
   constexpr double kUnknown = -std::numeric_limits<double>::infinity();
   std::vector<double> result = keys;
-  // Not a number is in no order with others, and sorting needs one.
+  // NaN has no order among numbers, and sorting needs one.
   std::replace_if(
       result.begin(), result.end(), [](double key) { return std::isnan(key); }, kUnknown);
   if (!keys.empty()) return result;
@@ -219,7 +220,7 @@ std::optional<std::vector<size_t>> choose_to_wait_for(const Machine& machine, co
       return machine.cards[a].uuid < machine.cards[b].uuid;
     });
     candidates.resize(wanted);
-    // The last one lacks most.
+    // The last candidate lacks most.
     if (!best || ledger[candidates.back()].available > ledger[best->back()].available)
       best = std::move(candidates);
   }

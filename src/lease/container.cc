@@ -14,12 +14,12 @@
 namespace innkeeper::lease {
 namespace {
 
-// What is mounted over a path, by /proc/self/mountinfo (proc_pid_mountinfo(5)).
+// A mount, as /proc/self/mountinfo lists it (proc_pid_mountinfo(5)).
 struct Mount {
-  std::string device;  // of the file system
-  std::string root;    // the folder of it that is mounted
-  std::string point;   // where
-  std::string source;  // what it calls itself
+  std::string device;  // Device of the file system.
+  std::string root;    // Directory of the file system that is mounted.
+  std::string point;   // Mount point.
+  std::string source;  // Source name that the mount reports.
 };
 
 bool covers(std::string_view point, std::string_view path) {
@@ -43,7 +43,7 @@ std::vector<Mount> mounts() {
   return found;
 }
 
-// The one through which a path is seen: of two at one place the later one is on top.
+// Returns the mount through which a path is seen: of two at one point the later one is on top.
 Mount mount_of(const std::string& path, const std::vector<Mount>& all) {
   Mount found{"", "/", "/", ""};
   for (const Mount& mount : all)
@@ -74,10 +74,10 @@ bool is_from_outside(const std::string& path) {
   const Mount mount = mount_of(path, all);
   if (mount.point == "/" || mount.device == mount_of("/", all).device) return false;
   if (mount.root.find("/kubernetes.io~empty-dir/") != std::string::npos) return false;
-  // A folder of a file system that is the machine's, or all of one that was mounted just there.
+  // A directory of a file system of the machine, or a whole file system that was mounted just there.
   if (mount.root != "/" || mount.point == path) return true;
-  // Nothing tells whose a tmpfs is, but /dev/shm goes with the namespace of shared memory, and what an engine
-  // gives a container of its own is called "shm".
+  // A tmpfs does not tell its owner, but /dev/shm belongs to the namespace of shared memory. A container
+  // engine names the container's own one "shm".
   return mount.point == "/dev/shm" && mount.source != "shm" && ipc_is_the_machines();
 }
 

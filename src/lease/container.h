@@ -1,4 +1,4 @@
-// Containers: do those who share the GPUs outside of this one see the leases that are made in it?
+// Containers: tells whether programs outside this container that share its GPUs see its leases.
 #pragma once
 
 #include <string>
@@ -7,15 +7,16 @@
 
 namespace innkeeper::lease {
 
-// As Docker, Podman, Kubernetes, Apptainer, LXC and systemd-nspawn say it to what they run.
+// Returns whether the marks that Docker, Podman, Kubernetes, Apptainer, LXC and systemd-nspawn
+// leave are present.
 bool in_container();
 
-// A mount of the machine's covers the folder. False for what an engine gives a container of its own: its
-// root, a tmpfs, a volume of its pod.
+// Returns whether a mount of the machine's covers the directory. False for mounts that an engine makes for
+// the container alone: its root, a tmpfs, a volume of its pod.
 bool is_from_outside(const std::string& path);
 
-// Why nobody outside sees the leases in this folder; empty where they do, where this is no container, and
-// where INNKEEPER_LEASE_DIR names a folder of one's own, who so says that it is meant.
+// Explains why no program outside sees the leases in this directory. Empty if programs outside do see them,
+// if this is no container, or if INNKEEPER_LEASE_DIR names a private directory, whose user intends that.
 std::string unseen_outside(const Directory& directory);
 
 }  // namespace innkeeper::lease

@@ -25,16 +25,17 @@ Status failed(const std::string& what, const std::string& path, int error) {
   return Status(Code::io_error, what + " " + path + ": " + std::strerror(error));
 }
 
-// The lock's file has the folder's owner, so that nobody else can replace it.
+// Creates the lock's file with the directory's owner, so that no other user can replace it.
 bool make_lock(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
-  const bool good = fd >= 0 && fchmod(fd, 0444) == 0;  // whatever the umask
+  const bool good = fd >= 0 && fchmod(fd, 0444) == 0;  // Sets the mode whatever the umask is.
   if (fd >= 0) ::close(fd);
   return good;
 }
 
-// Makes it 1777 at once: under a name of its own first, since between mkdir() and chmod() others would find a
-// folder that they cannot use. Somebody else making it meanwhile is success.
+// Creates the directory with mode 1777 atomically. It first gets a temporary name: between mkdir() and
+// chmod() other users would find a directory that they cannot use. If another process creates it meanwhile,
+// that is success.
 Status make(const std::string& path) {
   std::string draft = path + ".XXXXXX";
   if (mkdtemp(draft.data()) == nullptr) return failed("cannot make the lease folder", path, errno);
@@ -119,11 +120,11 @@ Result<std::shared_ptr<Directory>> Directory::open_existing(const std::string& p
   return directory;
 }
 
-// A path at which something is.
+// A path at which a file or directory exists.
 struct Directory::Candidate {
   std::string path;
   uid_t owner = 0;
-  std::shared_ptr<Directory> opened;  // null: `problem`
+  std::shared_ptr<Directory> opened;  // The opened directory; null: see `problem`.
   Status problem;
   bool is_roots() const { return opened && opened->is_roots(); }
 };
@@ -192,7 +193,8 @@ Result<std::shared_ptr<const Directory>> Directory::open_best(const std::vector<
   if (!missing) return found;
   Status problem = found.status();
   for (const std::string& path : paths) {
-    if (path == kSetUpFolder) continue;  // that is `innkeeper setup`'s, which gives it room of its own
+    // `innkeeper setup` creates this directory and gives it a tmpfs of its own.
+    if (path == kSetUpFolder) continue;
     problem = make(path);
     if (problem.ok()) return find_best(paths, missing);
   }
@@ -239,7 +241,7 @@ bool Directory::superseded() const {
   bool missing = false;
   const Result<std::shared_ptr<const Directory>> now = find_best(paths_, missing);
   if (now.ok()) return !is(*now.value());
-  // Nobody who asks now gets a lease anywhere: only if it is away is this one another.
+  // No present request gets a lease anywhere. The directory in use is superseded only if it is gone.
   struct stat ours {
   }, named{};
   return fstat(fd_, &ours) != 0 || stat(path_.c_str(), &named) != 0 || ours.st_ino != named.st_ino ||

@@ -1,26 +1,27 @@
-// The folder of the machine's lease files: where it is, and whether it can be trusted to hold them.
+// The directory of the machine's lease files: its location, and whether it can be trusted to hold them.
 //
-//   INNKEEPER_LEASE_DIR   that one, made if it is missing
-//   else                  of /run/innkeeper, /run/lock/innkeeper and /dev/shm/innkeeper, of those that
-//                         are there, the first that is root's; else the one that was made first
-//   if none is there      the first of the last two that can be made
+//   INNKEEPER_LEASE_DIR   that directory, created if it is missing
+//   else                  of the existing ones of /run/innkeeper, /run/lock/innkeeper and
+//                         /dev/shm/innkeeper: the first that is root's; else the one created first
+//   if none exists        the first of the last two that can be created
 //
-// `innkeeper setup` makes /run/innkeeper, where nobody but root can make anything. In the other two anybody
-// can be first, so root's goes before anybody else's wherever it is, and who comes later with another folder
-// shadows nothing: all see the same folders and choose the same one. A folder that is there and cannot be
-// used is an error, not a reason to use another, unless there is root's: others may see it differently.
+// `innkeeper setup` creates /run/innkeeper, where only root can create files. In the other two any user can
+// be first. Therefore root's directory precedes any other user's wherever it is, and a later directory
+// shadows no earlier one. All processes see the same directories and choose the same one. A directory that
+// exists and cannot be used is an error, because other processes may see it differently. Another directory is
+// used then only if it is root's.
 //
-// All who share the GPUs must share the folder: into a container it is mounted. It is 1777 as /tmp is:
-// everybody may add a file, only a file's owner may change or remove it; or 1775 for a group. Without the
-// sticky bit it is refused. It must be in this machine's memory or on its disk: locks on network and FUSE
-// file systems do not reach everybody, so these are refused.
+// All programs that share the GPUs must share the directory: a container needs a mount of it. Its mode is
+// 1777, as that of /tmp: any user may add a file, and only a file's owner may change or remove it. A group
+// may use 1775. A directory without the sticky bit is refused. It must be in this machine's memory or on its
+// disk. Locks on network and FUSE file systems do not reach all processes, so these are refused.
 //
-// The folder's owner (and root) may remove anybody's file, and who owns alloc.lock may replace it. So unless
-// both are root's (protects()) leases protect among friends only.
+// The directory's owner (and root) may remove any user's file, and the owner of alloc.lock may replace it.
+// Therefore leases protect against hostile users only if both are root's (protects()).
 //
-// In a user namespace, user 0 is the user who created the namespace, and root has no number. There,
-// /run/innkeeper counts as root's, because only root can create files in /run; a folder of user 0 does not
-// count as root's. Without /run/innkeeper no folder is used if the choice depends on which one is root's.
+// In a user namespace, user 0 is the user that created the namespace, and root has no number. There,
+// /run/innkeeper counts as root's, because only root can create files in /run; a directory of user 0 does not
+// count as root's. Without /run/innkeeper no directory is used if the choice depends on which one is root's.
 #pragma once
 
 #include <sys/types.h>
@@ -38,28 +39,28 @@ namespace innkeeper::lease {
 inline constexpr const char* kLockName = "alloc.lock";
 inline constexpr const char* kSetUpFolder = "/run/innkeeper";
 
-// The folder that an environment variable names; none if it is not set. Fails on a relative path, which would
-// be another folder for each program.
+// Returns the directory that an environment variable names; none if it is not set. Fails on a relative path,
+// which would be another directory for each program.
 Result<std::optional<std::string>> folder_named_by(const char* variable);
 
-// Where leases may be without INNKEEPER_LEASE_DIR.
+// Directories that may hold leases if INNKEEPER_LEASE_DIR is not set.
 std::vector<std::string> default_folders();
 
-// A lease folder that is there beside the one in use.
+// A lease directory that exists in addition to the one in use.
 struct OtherFolder {
   std::string path;
   uid_t owner = 0;
-  std::string why;  // it is not used
+  std::string why;  // Reason for which it is not used.
 };
 
 class Directory {
  public:
-  // As above.
+  // Opens the directory by the rules above.
   static Result<std::shared_ptr<const Directory>> open_default();
   static Result<std::shared_ptr<const Directory>> open(const std::string& path);
-  // The default one if it is there; makes nothing.
+  // Opens the default directory if it exists; creates nothing.
   static Result<std::shared_ptr<const Directory>> find_default();
-  // The one of them that goes first, if any is there, else the first that can be made.
+  // Opens the existing directory that goes first by the rules above, or else the first that can be created.
   static Result<std::shared_ptr<const Directory>> open_best(const std::vector<std::string>& paths);
   ~Directory();
   Directory(const Directory&) = delete;
@@ -68,17 +69,19 @@ class Directory {
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
   uid_t owner() const { return owner_; }
-  // As was said above, of the namespace in which it was opened.
+  // Returns whether the directory is root's by the rules above, in the namespace in which it was opened.
   bool is_roots() const;
-  std::optional<uid_t> unmapped_user() const { return unmapped_; }  // of that (base/namespaces.h)
-  // Root's, its lock too: no user can take another's lease away, or have two callers given the same bytes.
+  // User that stands for all unmapped ones in that namespace (base/namespaces.h); none: no user namespace.
+  std::optional<uid_t> unmapped_user() const { return unmapped_; }
+  // Returns whether the directory and its lock are root's: then no user can take another's lease away, or
+  // have two callers granted the same bytes.
   bool protects() const;
-  // This user may make leases there.
+  // Returns whether this user may create leases there.
   bool writable() const;
-  // Those that were there as well when this one was chosen.
+  // The other directories that existed when this one was chosen.
   const std::vector<OtherFolder>& others() const { return others_; }
-  // Who asks now is sent elsewhere: another has been set up, or this one was moved away. What is granted here
-  // is not seen there, so nothing may be.
+  // Returns whether new requests use another directory, because another one was set up or this one was moved
+  // away. A lease granted here would not be seen there, so no lease may be granted.
   bool superseded() const;
 
  private:
@@ -94,12 +97,13 @@ class Directory {
   const std::string path_;
   uid_t owner_ = 0;
   std::optional<uid_t> unmapped_;
-  int64_t born_ns_ = 0;             // 0: the file system does not say
-  std::vector<std::string> paths_;  // among which it was chosen
+  int64_t born_ns_ = 0;             // Creation time, ns since 1970; 0: the file system does not report it.
+  std::vector<std::string> paths_;  // Paths among which this one was chosen.
   std::vector<OtherFolder> others_;
 };
 
-// The name of a file system on which locks do not reach everybody, or null. `type` is statfs' f_type.
+// Returns the name of a file system on which locks do not reach all processes, or null. `type`
+// is statfs' f_type.
 const char* remote_file_system(uint64_t type);
 
 }  // namespace innkeeper::lease

@@ -15,8 +15,8 @@ void set_memory(Card& card, const telemetry::Reading<telemetry::Memory>& memory)
   card.unified = memory->unified;
 }
 
-// Of the whole card, or of one instance. A process whose bytes cannot be told leaves all unknown: its lease
-// would look as if it had allocated nothing.
+// Sets the processes of the whole GPU or of one instance. A process of unknown size makes all unknown: its
+// lease would look as if it had allocated no memory.
 void set_processes(Card& card, const telemetry::Card& source, const std::string& instance) {
   if (!source.processes) return;
   card.processes_known = true;
@@ -30,7 +30,7 @@ void set_processes(Card& card, const telemetry::Card& source, const std::string&
   }
 }
 
-// More NVLinks first, then the shorter path: telemetry::better as a number.
+// Converts telemetry::better to a number: more NVLinks first, then the shorter path.
 double goodness(const telemetry::Link& link) {
   constexpr auto kWorst = static_cast<int>(telemetry::Path::unknown);
   return 100.0 * link.nvlinks + (kWorst - static_cast<int>(link.path));
@@ -49,7 +49,7 @@ telemetry::Wanted wanted_for(const Request& request) {
 
 Machine from_snapshot(const telemetry::Snapshot& snapshot) {
   Machine machine;
-  std::vector<size_t> parents;  // of each of machine.cards, in the snapshot
+  std::vector<size_t> parents;  // Parent GPU, in the snapshot, of each of machine.cards.
   const auto add = [&](size_t parent, Card card) {
     parents.push_back(parent);
     machine.cards.push_back(std::move(card));

@@ -1,4 +1,4 @@
-// The one place where leasing meets telemetry: what the protocol needs, out of a snapshot.
+// The one place where leasing uses telemetry: extracts the data that the protocol needs from a snapshot.
 #pragma once
 
 #include "lease/card.h"
@@ -7,12 +7,12 @@
 
 namespace innkeeper::lease {
 
-// What to ask the driver for a request. Processes are always wanted: without them a lease whose memory is
-// allocated would count twice until it has warmed up.
+// Returns the readings that a request needs from the driver. Processes are always needed: without them a
+// lease with allocated memory would count twice until it has warmed up.
 telemetry::Wanted wanted_for(const Request& request);
 
-// Cards that can be leased: a card, or with MIG on its instances. Lost cards are not among them. Reads /proc
-// for the processes' ancestors: never under a lock.
+// Returns the GPUs that can be leased: a GPU, or with MIG its instances. Lost GPUs are left out. Reads /proc
+// for the processes' ancestors: never call it under a lock.
 Machine from_snapshot(const telemetry::Snapshot& snapshot);
 
 }  // namespace innkeeper::lease

@@ -17,16 +17,16 @@
 namespace innkeeper::lease {
 namespace {
 
-// Between two looks at a lock that is held. Longer only after a second: those who ask in between must not be
-// served for ever before who waits.
+// Pause between two attempts to take a held lock. It grows only after a second: callers that arrive in
+// between must not be served before the waiting caller for ever.
 std::chrono::microseconds pause_after(int attempt) {
   return std::chrono::microseconds(attempt < 7 ? 20 << attempt : attempt < 1000 ? 1000 : 4000);
 }
 
 constexpr int kQuickAttempts = 4;
-// A lock that has been held for longer than this is looked at by the watch.
+// A lock that is held for longer than this is examined by the watch.
 constexpr std::chrono::milliseconds kSuspicious{200};
-// Less than it takes to be overridden.
+// Shorter than the time after which a holder is overridden.
 constexpr std::chrono::milliseconds kOverslept{1000};
 constexpr int kOpenFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
@@ -34,12 +34,13 @@ constexpr int kOpenFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLO
 
 Status GlobalLock::open(const Directory& directory) {
   const std::string path = directory.path() + "/" + kLockName;
-  // Without O_CREAT first: with fs.protected_regular it fails on another user's file in a sticky folder.
+  // The first attempt uses no O_CREAT: with fs.protected_regular O_CREAT fails on another user's file in a
+  // sticky directory.
   for (int attempt = 0; attempt < 3; ++attempt) {
     file_ = OpenFile([&] { return openat(directory.fd(), kLockName, kOpenFlags); });
     if (file_.valid() || errno != ENOENT) break;
     file_ = OpenFile([&] { return openat(directory.fd(), kLockName, kOpenFlags | O_CREAT | O_EXCL, 0444); });
-    if (file_.valid() && fchmod(file_.fd(), 0444) != 0)  // whatever the umask
+    if (file_.valid() && fchmod(file_.fd(), 0444) != 0)  // Sets the mode whatever the umask is.
       return Status(Code::io_error, "cannot make " + path + " readable: " + std::strerror(errno));
     if (file_.valid() || errno != EEXIST) break;
   }
@@ -50,7 +51,7 @@ Status GlobalLock::open(const Directory& directory) {
   return Status::okay();
 }
 
-// The name leads to this file still: the folder's owner may have replaced it.
+// Returns whether the name still leads to this file: the directory's owner may have replaced it.
 bool GlobalLock::in_force(const Directory& directory) const {
   struct stat ours {
   }, named{};
@@ -83,7 +84,8 @@ Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds li
   for (int attempt = 0;; ++attempt) {
     if (!file_.valid()) IK_RETURN_IF_ERROR(open(directory));
     pthread_sigmask(SIG_BLOCK, &all, &signals_);
-    since_ = Clock::now();  // not later: this thread may sleep before it reads the clock
+    // Read before the lock is taken, because this thread may sleep before it reads the clock.
+    since_ = Clock::now();
     const bool suspicious = watch != nullptr && attempt > kQuickAttempts && since_ - begin > kSuspicious;
     if (try_now(directory) || (file_.valid() && suspicious && override_it(directory, *watch))) {
       held_ = true;
@@ -101,7 +103,7 @@ Status GlobalLock::lock(const Directory& directory, std::chrono::milliseconds li
                                     (holder.empty() ? "" : " by " + holder) +
                                     "; it is held for less than one: has that process been stopped?");
     }
-    // Polled, since flock() cannot wait for a limited time. It is held too shortly for that to matter.
+    // Polled, because flock() has no time limit. The lock is held too shortly for the polling to matter.
     if (attempt < kQuickAttempts)
       sched_yield();
     else
@@ -113,7 +115,7 @@ bool GlobalLock::exclusive() const {
   return held_ && overridden_ == nullptr && Clock::now() - since_ < kOverslept;
 }
 
-// If the lock can be taken now, no process is in the middle of a grant. Else the holders must be the
+// If the lock can be taken now, no process is in the middle of a grant. Otherwise the holders must be the
 // overridden ones.
 bool GlobalLock::undisturbed(const Directory& directory) {
   if (!in_force(directory)) return false;
@@ -126,7 +128,8 @@ void GlobalLock::unlock() {
   if (!held_) return;
   held_ = false;
   overridden_ = nullptr;
-  // Not by close() alone: a child that is being forked may have a copy at this moment.
+  // close() alone is not enough: a child that is being forked may have a copy of the
+  // descriptor at this moment.
   flock(file_.fd(), LOCK_UN);
   file_.close();
   step("unlocked");

@@ -1,14 +1,14 @@
-// The one lock under which leases are given: flock on the folder's alloc.lock, held for some hundred
-// microseconds.
+// The one lock under which leases are granted: flock on the directory's alloc.lock, held for some
+// hundred microseconds.
 //
-// Everybody opens that file read-only, so that nobody needs to own it, and nobody ever removes it. Each
-// taking opens it again: threads of one process exclude each other too, and a file that its owner replaced is
-// noticed. Signals are held back meanwhile in this thread, so that Ctrl-Z or a handler does not stop
-// everybody. Nothing slow is done under it: no NVML, no CUDA, no name of a user, no /proc.
+// All processes open that file read-only, so that no process needs to own it, and it is never removed. Each
+// acquisition opens it again. Threads of one process therefore exclude each other too, and a replaced file is
+// noticed. This thread blocks its signals while it holds the lock, so that Ctrl-Z or a handler does not stop
+// all callers. No slow work is done under it: no NVML, no CUDA, no user name, no /proc.
 //
 // Any user can hold the file locked for ever. A caller with a watch overrides a process that only keeps the
 // lock (lock_watch.h). The claim that this caller publishes counts once it has found that no other process
-// granted anything meanwhile (exclusive(), undisturbed()). In all other cases the caller is told after its
+// was granted bytes meanwhile (exclusive(), undisturbed()). In all other cases the caller is told after its
 // limit which process holds the lock: a denial, never a wrong grant.
 #pragma once
 
@@ -31,26 +31,26 @@ class GlobalLock {
   GlobalLock(const GlobalLock&) = delete;
   GlobalLock& operator=(const GlobalLock&) = delete;
 
-  // Blocks: up to `limit`. Fails with Code::busy and who holds it. With a watch, a process that only keeps
-  // the lock is overridden: held() is true then, and exclusive() is false. Requires: not held. The same
-  // thread takes and gives back.
+  // Takes the lock. Blocks: up to `limit`. Fails with Code::busy and the name of the holder. With a watch, a
+  // process that only keeps the lock is overridden: held() is true then, and exclusive() is false. Requires:
+  // not held. The same thread must call unlock().
   Status lock(const Directory& directory, std::chrono::milliseconds limit, LockWatch* watch = nullptr);
   void unlock();
-  // This caller may publish.
+  // Returns whether this caller may publish.
   bool held() const { return held_; }
-  // No other process can have published since. Also false if this caller took so long that others may have
-  // overridden it.
+  // Returns whether no other process can have published since lock(). Also false if this caller took so long
+  // that others may have overridden it.
   bool exclusive() const;
-  // Requires: the caller has published. True: no process is in the middle of a grant, so each grant that
-  // began before is published by now.
+  // Returns true if no process is in the middle of a grant, so that each grant that began before is published
+  // by now. Requires: the caller has published.
   bool undisturbed(const Directory& directory);
 
  private:
   using Clock = std::chrono::steady_clock;
   Status open(const Directory& directory);
   bool in_force(const Directory& directory) const;
-  // Takes the lock if it is free. False: it is held, or the file was closed because its name leads to
-  // another.
+  // Takes the lock if it is free. False: it is held, or the file was closed because its name
+  // leads to another one.
   bool try_now(const Directory& directory);
   bool override_it(const Directory& directory, LockWatch& watch);
 

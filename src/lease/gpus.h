@@ -1,4 +1,4 @@
-// The machine's GPUs for those who choose by a function of their own.
+// The machine's GPUs for callers that choose by a function of their own.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,8 @@
 
 namespace innkeeper::lease {
 
-// A Request::key out of a function of a GPU. It is called once with each here and now, not while asking.
+// Makes a Request::key from a function of a GPU. The function is called here once per GPU, not
+// during the request.
 std::function<double(const Card&)> by_keys(const std::function<double(const GPU&)>& key);
 
 }  // namespace innkeeper::lease

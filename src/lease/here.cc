@@ -131,7 +131,8 @@ std::vector<std::string> warnings_of(const Directory& directory) {
 }
 
 Status restore_here(Lease& lease) {
-  constexpr std::chrono::milliseconds kLockLimit{50};  // who asks has others to wait for, and asks again
+  // The caller has other work to wait for, and tries again.
+  constexpr std::chrono::milliseconds kLockLimit{50};
   if (!lease.lost()) return Status(Code::unavailable, "this lease was not lost");
   Result<Arbiter> arbiter = Arbiter::open();
   if (!arbiter.ok()) return arbiter.status();

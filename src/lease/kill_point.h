@@ -1,6 +1,5 @@
-// Named steps of the protocol where a test may kill the process, which is how "a crash at any point is
-// harmless" is shown rather than believed. The hook runs inside the critical section: it must return at once
-// or not at all.
+// Named steps of the protocol at which a test may kill the process, to verify that a crash at any point is
+// harmless. The hook runs inside the critical section: it must return at once or not at all.
 //
 // Without a test a step costs one relaxed load.
 #pragma once

@@ -22,7 +22,7 @@ const std::string& Lease::id() const {
 }
 
 void Lease::refresh() const {
-  if (held()) (void)reread(*file_);  // what cannot be read is as it was
+  if (held()) (void)reread(*file_);  // If the record cannot be read, the last one stays.
 }
 
 std::vector<Claim> Lease::claims() const {

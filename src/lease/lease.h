@@ -1,14 +1,14 @@
-// A lease: this process's claim on parts of cards, or on whole ones, that every process of the machine sees.
+// A lease: this process's claim on parts of GPUs, or on whole ones, that every process of the machine sees.
 //
-// It ends when the object does, when release() is called, at its expiry, or when the last process that holds
-// its descriptor is gone, however that happens: the kernel gives the lock back, nothing needs to be cleaned
-// up. A stopped process keeps its lease: its memory is still allocated.
+// A lease ends with the object, at release(), at its expiry, or when the last process that holds its
+// descriptor is gone. The kernel then releases the lock whatever the cause, and no cleanup is needed. A
+// stopped process keeps its lease, because its memory is still allocated.
 //
-// After fork() the child does not have it (held() is false there), unless share_with_children() was called
-// before. Then it lasts until the last of them is gone, or until the parent releases it: to leave it to the
-// children call leave().
+// After fork() the child does not have the lease (held() is false there), unless share_with_children() was
+// called before. A shared lease lasts until the last of these processes is gone, or until the parent releases
+// it. A parent that leaves the lease to its children calls leave().
 //
-// One Lease is used by one thread at a time. Not made by hand: Arbiter gives it.
+// Thread safety: one thread uses a Lease at a time. Only Arbiter creates leases.
 #pragma once
 
 #include <memory>
@@ -28,35 +28,40 @@ class Lease {
   Lease(Lease&&) noexcept = default;
   Lease& operator=(Lease&& other) noexcept;
 
-  // 16 hexadecimal digits, empty for none. What a part of it is asked for by (Request::inside).
+  // Id of 16 hexadecimal digits; empty: no lease. A request for a part of the lease names it
+  // (Request::inside).
   const std::string& id() const;
-  // Sorted by UUID. Empty for none. This and expires_ns() are as they are now, also if another process that
-  // has the lease changed them; where this process does not have it (any more), as they were last.
+  // Claims sorted by UUID; empty: no lease. This and expires_ns() are up to date, even if another process of
+  // the lease changed them. If this process does not have the lease (any more), they are the last known.
   std::vector<Claim> claims() const;
   bool exclusive() const;
-  int64_t expires_ns() const;  // by the machine's clock (base/clock.h), 0: never
-  // UUIDs of its cards, sorted; and as CUDA_VISIBLE_DEVICES wants them, "GPU-1,GPU-2".
+  int64_t expires_ns() const;  // Expiry by the machine's clock (base/clock.h), ns; 0: never.
+  // UUIDs of the lease's GPUs, sorted. uuids() returns them in the form of
+  // CUDA_VISIBLE_DEVICES, "GPU-1,GPU-2".
   std::vector<std::string> cards() const;
   std::string uuids() const;
 
-  // This process has its descriptor. It says nothing about whether others still see it.
+  // Returns whether this process has the lease's descriptor. It does not tell whether other processes
+  // still see the lease.
   bool held() const { return file_ != nullptr && file_->file.valid(); }
-  // Others see it: held, not expired, and its file not removed by somebody who may (an administrator).
+  // Returns whether other processes see the lease: it is held, not expired, and no administrator has
+  // removed its file.
   bool intact() const;
-  // Its user logged out, and systemd removed its file: Arbiter::restore.
+  // Returns whether systemd removed its file at its user's logout; see Arbiter::restore.
   bool lost() const;
 
-  // Gives it back for all who share it. Again: does nothing.
+  // Releases the lease for all processes that share it. A second call has no effect.
   void release();
 
-  // From now on children of fork() keep it.
+  // Lets later children of fork() keep the lease.
   Status share_with_children();
-  // Also what this process executes: the descriptor's number, for Arbiter::adopt there. The job's life is
-  // then the lease's.
+  // Lets programs that this process executes keep the lease, too. Returns the descriptor's number, for
+  // Arbiter::adopt there. The lease then lives as long as the job.
   Result<int> share_through_exec();
-  // For SCM_RIGHTS; stays ours.
+  // Descriptor to send by SCM_RIGHTS; it stays the Lease's.
   int descriptor() const { return file_ ? file_->file.fd() : -1; }
-  // This process lets go of it without ending it: it lives on in whoever else has the descriptor.
+  // Closes this process's descriptor without ending the lease, which lives on in the other
+  // processes that have one.
   void leave();
 
  private:

@@ -5,15 +5,15 @@
 namespace innkeeper::lease {
 namespace {
 
-// A lease's claim on the card at hand.
+// The claim of one lease on one GPU.
 struct Share {
   const Record* record;
   Bytes bytes;
-  Bytes found;  // of what its processes have allocated, at most `bytes`
+  Bytes found;  // Bytes that the lease's processes have allocated, at most `bytes`.
   bool matched = false;
 };
 
-// Nobody has more of a card than there is of it, whatever his file says.
+// Limits a claim to the GPU's capacity, whatever the lease file says.
 Bytes clamp(Bytes bytes, const Card& card) {
   return std::clamp(bytes, Bytes(0), std::max(Bytes(0), card.capacity()));
 }
@@ -31,7 +31,7 @@ std::vector<Share> shares_of(const Card& card, const std::vector<Entry>& live, c
   return shares;
 }
 
-// Gives each process's bytes to the leases of the process itself, then of its parent, and so on.
+// Attributes each process's bytes to the leases of the process itself, then of its parent, and so on.
 void match_processes(const Card& card, Bytes used, std::vector<Share>& shares, const View& view) {
   // An empty process list is incomplete if memory of the GPU's own is in use.
   bool all_known = card.processes_known && (card.unified || !card.processes.empty() || used <= kUsedByNobody);
@@ -51,7 +51,7 @@ void match_processes(const Card& card, Bytes used, std::vector<Share>& shares, c
   }
 }
 
-// What the card's processes use that are no lease's, as far as that is told.
+// Returns the bytes that the GPU's processes use without a lease, as far as the driver tells.
 Bytes without_lease(const Card& card, const std::vector<Share>& shares) {
   Bytes bytes;
   for (const Process& process : card.processes) bytes += process.used;
@@ -59,7 +59,7 @@ Bytes without_lease(const Card& card, const std::vector<Share>& shares) {
   return std::max(Bytes(0), bytes);
 }
 
-// What is used and not accounted for goes to leases that cannot be matched and have had time to allocate.
+// Attributes used but unaccounted bytes to leases that cannot be matched and have had time to allocate.
 void match_the_rest(const Card& card, Bytes used, std::vector<Share>& shares, const View& view) {
   Bytes rest = used;
   for (const Process& process : card.processes)
@@ -84,7 +84,7 @@ const Entry* whole_of(const Entry& entry, const std::vector<Entry>& live, int64_
   for (const std::string& id : entry.record.inside) {
     const auto outer = std::lower_bound(live.begin(), live.end(), id,
                                         [](const Entry& a, const std::string& b) { return a.id < b; });
-    // Only one's own lease can be divided: nobody else may use up somebody's share of it.
+    // A lease can be divided only by its own user: no other user may use up parts of it.
     if (outer != live.end() && outer->id == id && outer->record.uid == entry.record.uid &&
         outer->record.kind == Kind::held && outer->id != entry.id && !outer->record.expired(now_ns))
       return &*outer;

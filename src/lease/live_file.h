@@ -1,4 +1,4 @@
-// Files that live as long as their writer holds a kernel lock on them: how they are read and locked.
+// Functions to read and lock files that live as long as their writer holds a kernel lock on them.
 #pragma once
 
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 
 namespace innkeeper::lease {
 
-// Nothing that another user put there may stop a reader: not a link, a pipe, or a file with a file lease
-// (F_SETLEASE).
+// Flags with which another user's file cannot stop a reader: it may be a link, a pipe, or a file with a file
+// lease (F_SETLEASE).
 inline constexpr int kReadFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 inline struct flock whole_file(short type) {
@@ -24,29 +24,30 @@ inline struct flock whole_file(short type) {
   return lock;
 }
 
-// A name that nobody else has and nobody can guess. None: errno says why.
+// Returns a unique name that no other user can guess. None: errno gives the reason.
 inline std::optional<std::string> new_id() {
   uint64_t random = 0;
   if (getrandom(&random, sizeof random, 0) != sizeof random) return std::nullopt;
   return hex(random);
 }
 
-// Makes it alive, for as long as this open file description is. False: somebody else's has it, or errno says.
+// Marks the file as alive until this open file description is closed. False: another process holds the lock,
+// or errno gives the reason.
 inline bool lock_for_life(int fd) {
   struct flock life = whole_file(F_WRLCK);
   return fcntl(fd, F_OFD_SETLK, &life) == 0;
 }
 
-// Does somebody hold a write lock? A question for a read lock: other read locks do not answer it. None:
-// nobody can say, and errno says why; it is not dead.
+// Returns whether a process holds a write lock. It queries for a read lock, so that other read locks do not
+// matter. None: unknown, and errno gives the reason; the file is not dead.
 inline std::optional<bool> write_locked(int fd) {
   struct flock lock = whole_file(F_RDLCK);
   if (fcntl(fd, F_OFD_GETLK, &lock) != 0) return std::nullopt;
   return lock.l_type == F_WRLCK;
 }
 
-// Is this what reading a file fails with that is gone, or that its owner made so that nobody can read it (a
-// link, a socket, no rights, F_SETLEASE)? Such a file may be skipped. After all else (no descriptor, no
+// Returns whether the error of reading a file shows that it is gone or made unreadable by its owner (a link,
+// a socket, no rights, F_SETLEASE). Such a file may be skipped. After any other error (no descriptor, no
 // memory, the disk) it may well be alive.
 inline bool gone_or_barred(int error) {
   return error == ENOENT || error == ELOOP || error == EACCES || error == EPERM || error == EWOULDBLOCK ||

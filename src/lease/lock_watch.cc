@@ -24,15 +24,15 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBetweenLooks{50};
 constexpr milliseconds kAsleep{2000};
 constexpr int kLooks = 20;
-// All processes that share the lock count as one holder, also if they take turns.
+// All processes that share the lock count as one holder, even if they take turns.
 const ProcessKey kSharing{};
 
 struct Holder {
   int64_t pid = 0;
-  bool shares = false;  // LOCK_SH, which this program never takes
+  bool shares = false;  // True: the process holds LOCK_SH, which this program never takes.
 };
-// The processes that hold a flock on the file. Without `of_this_device` the inode's number alone is compared:
-// a file system with subvolumes gives stat() another device than it gives the list of locks.
+// Returns the processes that hold a flock on the file. Without `of_this_device` only the inode's number is
+// compared: a file system with subvolumes reports one device in stat() and another in the list of locks.
 std::vector<Holder> holders(const struct stat& file, bool of_this_device) {
   char device[32];
   std::snprintf(device, sizeof device, "%02x:%02x", major(file.st_dev), minor(file.st_dev));
@@ -40,7 +40,8 @@ std::vector<Holder> holders(const struct stat& file, bool of_this_device) {
   std::ifstream locks("/proc/locks");
   std::string line;
   while (std::getline(locks, line)) {
-    // 3: FLOCK  ADVISORY  WRITE 1234 00:19:5678 0 EOF; who waits has "->" before the kind.
+    // Example line: "3: FLOCK  ADVISORY  WRITE 1234 00:19:5678 0 EOF"; a waiting process has "->"
+    // before the kind.
     std::istringstream words(line);
     std::string number, kind, advisory, mode, place;
     int64_t pid = 0;
@@ -59,8 +60,8 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// The user who started the process. A program that it executed may run as another user, and /proc/<pid> may
-// belong to root.
+// Returns the user that started the process. A program that it executed may run as another user, and
+// /proc/<pid> may belong to root.
 std::optional<uid_t> real_user(const std::string& process) {
   std::ifstream status(process + "/status");
   std::string word;
@@ -70,7 +71,8 @@ std::optional<uid_t> real_user(const std::string& process) {
   return std::nullopt;
 }
 
-// Whether the process is frozen by a control group of version 2. Version 1 shows a frozen process in state D.
+// Returns whether a control group of version 2 freezes the process. Version 1 shows a frozen
+// process in state D.
 bool frozen(const std::string& process) {
   std::ifstream groups(process + "/cgroup");
   std::string line, word;
@@ -92,9 +94,9 @@ std::string who_is(int64_t pid) {
          (user ? " of " + user_name(*user) : "");
 }
 
-// The process, if all of its threads sleep or have ended. None: a thread runs, or the process cannot be seen
-// or is root's. A process that is gone has left the lock to a forked child, and is not in the middle of a
-// grant.
+// Returns the process if all of its threads sleep or have ended. None: a thread runs, or the process cannot
+// be seen or is root's. A process that is gone has left the lock to a forked child, and is not in the
+// middle of a grant.
 std::optional<ProcessKey> asleep(int64_t pid) {
   if (!proc_is_ours()) return std::nullopt;
   if (kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return ProcessKey{pid, 0};

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr uid_t kLastSystemUser = 999;
 constexpr std::string_view kSetting = "RemoveIPC";
-// Where a file is looked for, the one that counts first.
+// Directories that are searched for a file, in the order of precedence.
 constexpr const char* kPlaces[] = {"/etc/systemd", "/run/systemd", "/usr/local/lib/systemd",
                                    "/usr/lib/systemd"};
 
@@ -36,7 +36,7 @@ std::optional<bool> as_boolean(std::string_view text) {
   return std::nullopt;
 }
 
-// `fallback`: what a comment says, as distributions write their default.
+// `fallback` receives the value in a comment, by which distributions document their default.
 void read_setting(const fs::path& path, std::optional<bool>& said, std::optional<bool>& fallback) {
   std::ifstream file(path);
   std::string line;
@@ -66,7 +66,7 @@ bool logind_removes_ipc(const std::string& root) {
     read_setting(path, said, fallback);
     break;
   }
-  std::map<std::string, fs::path> more;  // by name: of two with one name the first counts
+  std::map<std::string, fs::path> more;  // Files by name: of two with one name the first counts.
   for (const char* place : kPlaces) {
     std::error_code error;
     fs::directory_iterator each(root + place + "/logind.conf.d", error);

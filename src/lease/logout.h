@@ -1,6 +1,6 @@
-// Logging out: systemd removes what its user has in /dev/shm, in folders below it too, when the last of his
-// sessions ends (RemoveIPC= in logind.conf(5), on by default), whoever still has it open. It leaves alone
-// root's, system users', and those of users who linger (loginctl enable-linger).
+// Logout: when a user's last session ends, systemd removes the user's files in /dev/shm and in directories
+// below it, even if processes have them open. The setting is RemoveIPC= in logind.conf(5), on by default. It
+// spares files of root, of system users, and of users that linger (loginctl enable-linger).
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace innkeeper::lease {
 
-// Why this user's leases in the folder vanish then; empty: they stay.
+// Returns why a logout removes this user's leases in the directory; empty: they stay.
 std::string removed_at_logout(const Directory& directory);
 
-// As in logind.conf(5) and the files beside it, below `root` ("" for this machine's).
+// Reads the setting from logind.conf(5) and the files beside it, below `root` ("": this machine's).
 bool logind_removes_ipc(const std::string& root);
 
 }  // namespace innkeeper::lease

@@ -27,10 +27,10 @@ Mutex& list_mutex() {
 }
 }  // namespace
 
-// An intrusive list, since the child's handler must not allocate.
+// The list is intrusive, because the child's handler must not allocate.
 OpenFile::Entry* OpenFile::head_ = nullptr;
 
-// The mutex is taken in one function and given back in another, which the analysis cannot follow.
+// One function locks the mutex and another one unlocks it, which the analysis cannot follow.
 void OpenFile::before_fork() IK_NO_THREAD_SAFETY_ANALYSIS { list_mutex().lock(); }
 void OpenFile::after_fork_in_parent() IK_NO_THREAD_SAFETY_ANALYSIS { list_mutex().unlock(); }
 void OpenFile::after_fork_in_child() IK_NO_THREAD_SAFETY_ANALYSIS {
@@ -55,7 +55,7 @@ OpenFile::OpenFile(const std::function<int()>& open) : entry_(new Entry) {
 }
 
 OpenFile OpenFile::adopt(int fd) {
-  return OpenFile([fd] {  // under the list's mutex
+  return OpenFile([fd] {  // Runs under the list's mutex.
     for (Entry* entry = head_; entry != nullptr; entry = entry->next) {
       if (entry->fd != fd) continue;
       if (entry->owner == getpid()) return -1;

@@ -39,8 +39,8 @@ struct Stat {
   std::string name;
 };
 
-// Of what /proc calls by this name. Fields 2 to 5 and 22; the second, the command, may hold spaces and
-// parentheses.
+// Reads the stat file of a process by its name in /proc: fields 2 to 5 and 22. The second field, the command,
+// may contain spaces and parentheses.
 bool read_stat_of(const std::string& name_in_proc, Stat& stat) {
   const std::string text = read_file("/proc/" + name_in_proc + "/stat");
   const size_t name = text.find('(');
@@ -61,7 +61,8 @@ bool read_stat_of(const std::string& name_in_proc, Stat& stat) {
 
 bool read_stat(int64_t pid, Stat& stat) {
   if (pid == getpid()) return read_stat_of("self", stat);
-  return proc_is_ours() && read_stat_of(std::to_string(pid), stat);  // else the number is another's there
+  // In another namespace's /proc the number is another process's.
+  return proc_is_ours() && read_stat_of(std::to_string(pid), stat);
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ std::vector<Descendant> descendants(int64_t pid) {
   const auto add_children = [&](int64_t parent) {
     const auto [first, last] = by_parent.equal_range(parent);
     for (auto child = first; child != last; ++child) found.push_back(std::move(child->second));
-    by_parent.erase(first, last);  // read at different moments, numbers may form a circle
+    by_parent.erase(first, last);  // Numbers read at different moments may form a circle.
   };
   add_children(pid);
   for (size_t at = 0; at < found.size(); ++at) add_children(found[at].process.pid);
@@ -105,7 +106,7 @@ bool signal_process(const ProcessKey& process, int signal) {
   const pid_t number = static_cast<pid_t>(process.pid);
   const int opened = static_cast<int>(syscall(SYS_pidfd_open, number, 0));
   if (opened < 0 && errno != ENOSYS) return false;
-  // What was opened cannot become another, so it is enough to ask afterwards whose number it was.
+  // An opened process descriptor never changes its process, so its start time may be checked afterwards.
   Stat stat;
   const bool same = read_stat(process.pid, stat) && stat.start_ticks == process.start_ticks;
   if (opened < 0) return same && kill(number, signal) == 0;

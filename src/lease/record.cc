@@ -23,14 +23,14 @@ bool read_claim(std::string_view value, Record& record) {
   Claim claim{std::string(uuid), Bytes(0)};
   if (!valid_uuid(uuid) || !read_bytes(value, claim.bytes) || record.claims.size() == kMaxClaims)
     return false;
-  // Sorted, so each card stands there once.
+  // Claims are sorted, so each GPU occurs once.
   if (!record.claims.empty() && record.claims.back().uuid >= claim.uuid) return false;
   record.claims.push_back(std::move(claim));
   return true;
 }
 
-// What a file says of a record's times, by the wall clock and by the machine's. Which it says matters: a time
-// of the machine's clock that is written as zero is zero, whatever the wall clock makes of the other.
+// Times of a record as the file states them, by the wall clock and by the machine's clock. A machine time of
+// zero counts as zero, whatever the wall time is.
 struct Times {
   std::optional<int64_t> since_wall, expires_wall, since, expires;
 };
@@ -42,8 +42,8 @@ bool read_time(std::string_view text, std::optional<int64_t>& time_ns) {
   return true;
 }
 
-// `wall` is of a version of the program that knew the wall clock alone. It is never made zero, which would be
-// "none".
+// `wall` comes from versions of the program that knew only the wall clock. The result is never zero unless
+// `wall` is, because zero means "none".
 int64_t by_the_machines_clock(std::optional<int64_t> time, std::optional<int64_t> wall) {
   if (time) return *time;
   return wall.value_or(0) == 0 ? 0 : std::max(int64_t{1}, *wall - wall_ahead_ns());
@@ -87,7 +87,7 @@ std::optional<Record> decode_slot(std::string_view slot) {
   if (!slot.starts_with(kMagic)) return std::nullopt;
   slot.remove_prefix(kMagic.size());
   const size_t line_end = slot.find('\n');
-  if (line_end > 64) return std::nullopt;  // or there is none
+  if (line_end > 64) return std::nullopt;  // A longer position includes npos: there is no line end.
   std::string_view header = slot.substr(0, line_end);
   std::string_view rest = slot.substr(line_end + 1);
   Record record;
@@ -100,7 +100,7 @@ std::optional<Record> decode_slot(std::string_view slot) {
       !read_number(header, checksum, 16) || length > rest.size())
     return std::nullopt;
   rest = rest.substr(0, length);
-  // The revision is part of what is checked: it decides which slot counts.
+  // The checksum covers the revision, which decides which slot is in force.
   if ((fnv1a(rest) ^ record.revision) != checksum) return std::nullopt;
   while (!rest.empty()) {
     std::string_view line = cut(rest, '\n');
@@ -168,7 +168,7 @@ Result<std::string> encode(const Record& record) {
   std::string slot(kMagic);
   slot += std::to_string(record.revision) + " " + std::to_string(body.size()) + " " +
           hex(fnv1a(body) ^ record.revision) + "\n" + body;
-  // What we write must be what others read: a UUID with a space would claim nothing.
+  // The written slot must be readable: a UUID with a space would claim no bytes.
   if (slot.size() > kSlotBytes || !decode_slot(slot))
     return Status(Code::invalid_argument,
                   "a lease on " + std::to_string(std::max(record.claims.size(), record.allowed.size())) +

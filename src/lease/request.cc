@@ -13,7 +13,7 @@ constexpr std::array<By, 4> kModes = {By::free, By::ratio, By::power, By::utiliz
 
 Status refuse(const std::string& message) { return Status(Code::invalid_argument, message); }
 
-// A byte count in the largest unit that keeps it whole.
+// Formats a byte count in the largest unit that keeps it whole.
 std::string exact_size(Bytes size) {
   constexpr const char* kUnits[] = {"B", "K", "M", "G", "T"};
   int64_t count = size.count();
@@ -92,7 +92,7 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   if (unit == "h") seconds = 3600;
   if (unit == "d") seconds = 86400;
   constexpr uint64_t kMost = std::chrono::seconds(kLongest).count();
-  // Slurm's users mean minutes, others seconds.
+  // A bare number is refused: Slurm's users mean minutes, other users seconds.
   if (error == std::errc() && unit.empty()) {
     const std::string number_text = std::to_string(number);
     return refuse("\"" + number_text + "\" has no unit: write " + number_text + "s, " + number_text +
@@ -115,7 +115,8 @@ Result<Request> parse_request(std::vector<std::string>& arguments) {
     std::string name = argument.substr(0, equals);
     std::optional<std::string> value;
     if (equals != std::string::npos) value = argument.substr(equals + 1);
-    if (!argument.starts_with("--") && argument.starts_with("-n") && argument.size() > 2) {  // -n2
+    // Handles the short form, for example -n2.
+    if (!argument.starts_with("--") && argument.starts_with("-n") && argument.size() > 2) {
       name = "-n";
       value = argument.substr(2);
     }

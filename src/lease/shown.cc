@@ -28,14 +28,15 @@ void add(std::vector<std::string>& list, const std::vector<std::string>& more) {
 
 }  // namespace
 
-// One of the process. Never destroyed: a choice may be a static object of the program.
+// State of the whole process. Never destroyed: a choice may be a static object of the program.
 struct Showing {
   static Showing& self() {
     static Showing& showing = *new Showing;
     return showing;
   }
 
-  // The variables are as we wrote them last. The order of indices is the program's at all times.
+  // Returns whether the variables are as this class wrote them last. The program may set the order of
+  // indices at any time.
   bool is_ours() const IK_REQUIRES(mutex) {
     if (entries.empty()) return false;
     Variables now = telemetry::own_variables();
@@ -59,11 +60,11 @@ struct Showing {
 
   Mutex mutex;
   std::vector<std::shared_ptr<const Shown::Entry>> entries IK_GUARDED_BY(mutex);
-  Variables before IK_GUARDED_BY(mutex);   // the first of them
-  Variables written IK_GUARDED_BY(mutex);  // what we last made of it
+  Variables before IK_GUARDED_BY(mutex);   // Variables before the first entry was shown.
+  Variables written IK_GUARDED_BY(mutex);  // Variables as last written by this class.
 
  private:
-  // A child of fork() must not find the mutex taken by a thread that it does not have.
+  // The child of fork() must not find the mutex locked by a thread that only its parent has.
   Showing() {
     const int registered = pthread_atfork(&lock, &unlock, &unlock);
     IK_CHECK(registered == 0, "pthread_atfork has no memory");
@@ -76,7 +77,7 @@ Shown::Shown(const std::vector<std::string>& uuids, const telemetry::Snapshot& c
     : entry_(std::make_shared<const Entry>(Entry{telemetry::by_vendor(uuids, cards), std::move(counts)})) {
   Showing& showing = Showing::self();
   const MutexLock lock(showing.mutex);
-  if (!showing.is_ours()) {  // the first, or the program has set a variable itself
+  if (!showing.is_ours()) {  // This entry is the first, or the program has set a variable itself.
     showing.entries.clear();
     showing.before = telemetry::own_variables();
   }
@@ -94,7 +95,8 @@ Shown& Shown::operator=(Shown&& other) noexcept {
 
 void Shown::end() {
   if (!entry_) return;
-  const std::shared_ptr<const Entry> entry = std::move(entry_);  // what it counts by goes after the lock
+  // Released after the lock, because its destructor may run the caller's code.
+  const std::shared_ptr<const Entry> entry = std::move(entry_);
   Showing& showing = Showing::self();
   const MutexLock lock(showing.mutex);
   const bool ours = showing.is_ours();

@@ -1,15 +1,14 @@
-// What CUDA and HIP see of the machine in this process, and what of it was chosen: the way from a UUID to an
-// ordinal.
+// GPUs that CUDA and HIP see in this process, and the chosen ones among them: maps a UUID to an ordinal.
 //
-// Until something has started CUDA its variables decide. What was chosen is then written there, by UUID, so
-// that CUDA will see the chosen cards alone, in the order in which they were chosen, and no card of another
-// vendor. Once CUDA is started the variables are read no more: then the driver is asked which card each
-// ordinal is. HIP cannot be asked so: AMD's cards are to be chosen before it is started.
+// Until the process starts CUDA, environment variables decide. The choice is written there by UUID. CUDA then
+// sees only the chosen GPUs, in the order of their choice, and no GPU of another vendor. Once CUDA is started
+// it no longer reads the variables; the driver then tells the GPU of each ordinal. HIP cannot be queried so:
+// choose AMD's GPUs before it is started.
 //
-// Nothing here starts CUDA, and nothing widens what the process was given. A variable that the program sets
-// itself meanwhile is its own, and stays.
+// No function here starts CUDA or widens the set of GPUs that the process was given. A variable that the
+// program sets itself meanwhile is its own, and stays.
 //
-// Thread safe, but for what setenv() is: a thread that reads the environment at the same moment.
+// Thread safe, except that setenv() races with threads that read the environment at the same moment.
 #pragma once
 
 #include <functional>
@@ -22,10 +21,12 @@
 
 namespace innkeeper::lease {
 
-// Cards that are shown until this ends. After the last the variables are as they were before the first.
+// GPUs that are shown until this object ends. After the last one the variables are as they were
+// before the first.
 class Shown {
  public:
-  // False: it counts no more, as in a child of fork() that does not have its parent's lease. Must not block.
+  // Returns false if the choice no longer counts, as in a child of fork() without its parent's
+  // lease. Must not block.
   using Counts = std::function<bool()>;
 
   Shown() = default;
@@ -42,11 +43,11 @@ class Shown {
   std::shared_ptr<const Entry> entry_;
 };
 
-// The variables of this process as they were before anything was shown.
+// Returns this process's variables as they were before any GPUs were shown.
 telemetry::Variables variables_before();
 
-// CUDA's ordinal (HIP's, of AMD's cards) of each in this process, as things are now. Fails (unavailable) if
-// CUDA was started in this process without one of them.
+// Returns the present ordinal of each GPU in this process: CUDA's, or HIP's for AMD's GPUs. Fails
+// (unavailable) if CUDA was started in this process without one of them.
 Result<std::vector<int>> ordinals_here(const std::vector<std::string>& uuids);
 
 }  // namespace innkeeper::lease

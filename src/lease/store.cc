@@ -26,10 +26,10 @@ namespace {
 
 constexpr int kMakeFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
-// Of a file that is removed to end its lease. All who could read it still can.
+// Mode of a file that is removed to end its lease. It leaves all readers their access.
 constexpr mode_t kEnded = 0744;
 
-// None: errno says why.
+// Reads both slots. None: errno gives the reason.
 std::optional<std::string> read_slots(int fd) {
   std::string text(2 * kSlotBytes, '\0');
   const ssize_t length = pread(fd, text.data(), text.size(), 0);
@@ -38,9 +38,10 @@ std::optional<std::string> read_slots(int fd) {
   return text;
 }
 
-// A touched file's time of change is the machine's clock, beyond any that a wall clock writes. What has one
-// of a wall clock was made a moment ago, or is touched by a version of the program that knows no other.
-constexpr int64_t kTouched = 4'102'444'800;  // seconds: 2100-01-01
+// A touched file's modification time is the machine's clock plus this offset, beyond any time of a wall
+// clock. A time below it is a wall time: the file was just created, or a version of the program without the
+// offset touched it.
+constexpr int64_t kTouched = 4'102'444'800;  // In seconds: 2100-01-01.
 
 int64_t touched_ns(const timespec& time) {
   const int64_t ns = int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
@@ -53,16 +54,17 @@ Status failed(const Directory& directory, const std::string& what, int error) {
                                     (error == ENOSPC ? room_left(directory.path()) : ""));
 }
 
-// So that no change of the record fails for want of room: a record grows by its holder's name and numbers.
+// Reserves disk space, so that no later change of the record fails for lack of it. A record grows by its
+// holder's name and numbers.
 bool reserve(int fd, size_t slot) {
   const size_t most = kSlotBytes + std::min(kSlotBytes, slot + 2 * kMaxTextLength);
-  rlimit limit{};  // beyond it the kernel ends the process
+  rlimit limit{};  // The kernel ends a process that exceeds this limit.
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < most) return true;
   return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(most)) == 0 || errno == EOPNOTSUPP ||
          errno == ENOSYS;
 }
 
-// Is it the file of this name?
+// Returns whether the name leads to this open file.
 bool leads_to(const Directory& directory, const std::string& name, int fd) {
   struct stat ours {
   }, there{};
@@ -75,8 +77,8 @@ class Reader {
   Reader(const Directory& directory, const GlobalLock* lock, bool crowded)
       : directory_(directory), lock_(lock), crowded_(crowded) {}
 
-  // A failure says nothing about the lease: who went on as if it were not there would promise its bytes
-  // twice.
+  // Examines one file. A failure says nothing about the lease: a caller that ignored it would promise the
+  // lease's bytes twice.
   Status visit(const char* name) {
     const bool draft = name[0] == 't';
     if (crowded_ && is_one_too_many(name)) return Status::okay();
@@ -94,8 +96,8 @@ class Reader {
   }
 
  private:
-  // Its user has more files than are read. This is asked by name, because to open each file first would take
-  // ten times as long under the global lock.
+  // Returns whether the file's user has more files than are read. It queries the name, because opening each
+  // file first would take ten times as long under the global lock.
   bool is_one_too_many(const char* name) const {
     struct stat about {};
     if (fstatat(directory_.fd(), name, &about, AT_SYMLINK_NOFOLLOW) != 0 || about.st_uid == user_)
@@ -103,15 +105,15 @@ class Reader {
     const auto files = files_.find(about.st_uid);
     return !S_ISREG(about.st_mode) || (files != files_.end() && files->second >= most_of(about.st_uid));
   }
-  // In a user namespace all who have no number there appear as one.
+  // In a user namespace all unmapped users appear as one.
   int most_of(uid_t user) const { return user == unmapped_ ? 64 * kMaxFilesPerUser : kMaxFilesPerUser; }
 
-  // False: errno says why it cannot be read.
+  // Returns false if the file cannot be read; errno gives the reason.
   bool look(int fd, const char* name, bool draft) {
     struct stat about {};
     if (fstat(fd, &about) != 0) return false;
     if (!S_ISREG(about.st_mode)) return true;
-    // The same file under two names counts once; it is not dropped, or a link would make it disappear.
+    // A file under two names counts once. It is not skipped, because then a link would make it disappear.
     if (about.st_nlink > 1 && !linked_.insert(about.st_ino).second) return true;
     const bool own = about.st_uid == user_;
     if (++files_[about.st_uid] > most_of(about.st_uid) && !own) return true;
@@ -119,21 +121,21 @@ class Reader {
     const std::optional<bool> alive = write_locked(fd);
     if (!alive) return false;
     if (!*alive) return reap(name, may);
-    if (draft) return true;  // being made: seen only without the lock
+    if (draft) return true;  // A draft is visible only to callers without the lock.
     if (own) ++result_.own_live;
     const std::optional<std::string> slots = read_slots(fd);
     if (!slots) return false;
     std::optional<Record> record = decode(*slots);
-    if (!record) return true;  // claims nothing
+    if (!record) return true;  // An invalid record claims no bytes.
     if (record->expired(now_ns_)) return reap(name, may);
     record->uid = about.st_uid;
-    // It cannot be told whether a part and its whole have the same owner: the part counts in full.
+    // The owners of a part and its whole cannot be compared here, so the part counts in full.
     if (about.st_uid == unmapped_) record->inside.clear();
     result_.live.push_back({name + 1, *std::move(record), touched_ns(about.st_mtim)});
     return true;
   }
 
-  // Dead, or expired. Only under the lock: without it a draft is not yet locked.
+  // Removes a dead or expired file. Only under the lock: without it a draft may not be locked yet.
   bool reap(const char* name, bool may) {
     ++result_.dead;
     if (!may || lock_ == nullptr || !lock_->exclusive()) return true;
@@ -144,7 +146,7 @@ class Reader {
 
   const Directory& directory_;
   const GlobalLock* const lock_;
-  const bool crowded_;  // there are more files than one user may have
+  const bool crowded_;  // True: there are more files than one user may have.
   const uid_t user_ = geteuid();
   const std::optional<uid_t> unmapped_ = directory_.unmapped_user();
   const int64_t now_ns_ = machine_clock_ns();
@@ -163,8 +165,8 @@ Result<Scan> scan(const Directory& directory, const GlobalLock* lock) {
     if (fd >= 0) ::close(fd);
     return failed(directory, "list the files", error);
   }
-  std::vector<std::array<char, 18>> files;  // "l", or "t" of a draft, and an id
-  errno = 0;                                // at the end of the names it stays 0
+  std::vector<std::array<char, 18>> files;  // Names: "l", or "t" of a draft, and an id.
+  errno = 0;                                // errno stays 0 at the end of the names.
   while (const dirent* entry = readdir(names)) {
     const char* const name = entry->d_name;
     if ((name[0] == 'l' || name[0] == 't') && valid_id(name + 1))
@@ -211,14 +213,14 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   if (!fresh) return failed(*directory, "name a lease", errno);
   LeaseFile made{std::move(directory), {}, *std::move(id), std::move(record)};
   const int folder = made.directory->fd();
-  const std::string draft = "t" + *fresh;  // which nobody can have guessed, as he may know the lease's
+  const std::string draft = "t" + *fresh;  // No user can guess this name, as one may know the lease's id.
   made.file = OpenFile([&] { return openat(folder, draft.c_str(), kMakeFlags, 0600); });
   if (!made.file.valid()) return failed(*made.directory, "make a lease", errno);
   const int fd = made.file.fd();
   step("created");
   bool good = lock_for_life(fd);
   step("life locked");
-  if (good) errno = ENOSPC;  // what a short write means
+  if (good) errno = ENOSPC;  // A short write means a full disk.
   good = good && pwrite(fd, slot.value().data(), slot.value().size(), 0) == ssize_t(slot.value().size()) &&
          reserve(fd, slot.value().size());
   step("written");
@@ -240,7 +242,7 @@ Status reread(LeaseFile& file) {
   if (!slots) return failed(*file.directory, "read a lease", errno);
   std::optional<Record> record = decode(*slots);
   if (!record) return Status(Code::io_error, "the lease " + file.id + " has been damaged");
-  record->uid = file.record.uid;  // the file's owner
+  record->uid = file.record.uid;  // The file's owner.
   file.record = *std::move(record);
   return Status::okay();
 }
@@ -262,7 +264,8 @@ Status rewrite(LeaseFile& file, Record record, const GlobalLock& lock) {
 
 void touch(int fd) {
   const int64_t now = machine_clock_ns();
-  // Of both times: to set one alone is a change of the file for inotify, and would wake all who wait.
+  // Sets both times: setting one alone is a change of the file for inotify, and would wake all
+  // waiting programs.
   const timespec times[2] = {{0, UTIME_NOW}, {kTouched + now / 1'000'000'000, now % 1'000'000'000}};
   futimens(fd, times);
 }
@@ -286,7 +289,7 @@ Result<LeaseFile> adopt_file(std::shared_ptr<const Directory> directory, int fd)
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0 || fstat(fd, &about) != 0) return refuse(std::strerror(errno));
   if ((flags & O_ACCMODE) != O_RDWR || !S_ISREG(about.st_mode)) return refuse("not a file open for writing");
-  // It is the lease if its own lock does not stand in its way, and somebody else's descriptor sees the lock.
+  // The file is the lease if its own lock does not conflict, and a second descriptor sees the lock.
   struct flock life = whole_file(F_WRLCK);
   if (fcntl(fd, F_OFD_GETLK, &life) != 0 || life.l_type != F_UNLCK)
     return refuse("the lease is another descriptor's");

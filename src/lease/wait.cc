@@ -14,22 +14,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long after an event that did not help to look again: a dead holder's lock goes a moment after the
-// event.
+// Time until the next look after an event that did not help: a dead holder's lock is released a moment
+// after the event.
 constexpr milliseconds kAfterEvent{20};
-// Without events.
+// Period of the looks without events.
 constexpr milliseconds kPause{1000};
-// After an event each place ahead has so long to take what has come free.
+// Time that each place ahead has after an event to take the freed space.
 constexpr milliseconds kEachAhead{2};
-// How often a waiting caller is asked whether it has given up.
+// Period at which a waiting caller is asked whether it has given up.
 constexpr milliseconds kAsk{100};
-// At the back: between two looks at the guard, by how far that is from the first; and how many of them there
-// are within the caller's limit.
+// At the back: pause between two looks at the guard, per place ahead (kEachLook), and its upper bound
+// (kLook). kLooksAtLeast is the least number of looks within the caller's limit.
 constexpr milliseconds kEachLook{10}, kLook{800};
 constexpr int kLooksAtLeast = 10;
 
-// What those ahead do not want may be had from the back, too. An attempt takes some 10 us for each file; so
-// all who wait there take a twentieth of a processor for theirs, however many they are.
+// The back may also take space that the places ahead do not need. An attempt takes some 10 us for each file.
+// At this period all places at the back together take a twentieth of a processor, whatever their number.
 milliseconds until_attempt(const Turn& turn) { return turn.ahead * milliseconds(std::max(50, turn.files)); }
 
 void pause_for(milliseconds part) {
@@ -60,7 +60,7 @@ milliseconds Wait::so_far() const {
   return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin_);
 }
 
-// Pauses for a part of the time that is left. False: there is none.
+// Pauses for a part of the remaining time. False: no time is left.
 bool Wait::sleep(milliseconds part, const std::function<void(milliseconds)>& pause) {
   const milliseconds left = request_.wait_limit ? *request_.wait_limit - so_far() : milliseconds::max();
   const bool given_up = cancelled_ && cancelled_();
@@ -79,12 +79,12 @@ bool Wait::until_next(const Turn& turn, const LeaseFile* place) {
 }
 
 bool Wait::in_front(const Turn& turn) {
-  // Once more at once, so that no event since the first attempt is missed.
+  // The first pass tries again at once, so that no event since the first attempt is missed.
   if (!watch_) {
     watch_.emplace(directory_);
     return true;
   }
-  // An event may come before what it tells of: look again soon, once.
+  // An event may arrive before the change that it reports: look again soon, once.
   milliseconds pause = event_ ? kAfterEvent : kPause;
   event_ = false;
   while (pause > milliseconds(0) && !event_) {

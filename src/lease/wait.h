@@ -1,9 +1,9 @@
-// How a request that does not fit now waits until it may: by the place that it has in the line.
+// Waits until a request that does not fit now may fit: the way depends on its place in the line.
 //
-// A machine may have a thousand who wait. The first kFront of them watch the folder, and look for room when a
-// lease ends. Each of the others sleeps, and now and then looks at one place only, the one kFront before its
-// own: once that has left the line it is one of the first itself. So hundreds cost no more than a few, and
-// hold no inotify instance, of which a user has 128.
+// A machine may have a thousand waiting requests. The first kFront of them watch the directory, and look for
+// free space when a lease ends. Each later one sleeps, and from time to time looks at one place only, the one
+// kFront before its own. Once that place has left the line, the request is one of the first itself. Hundreds
+// therefore cost no more than a few, and hold no inotify instance, of which a user has 128.
 #pragma once
 
 #include <chrono>
@@ -19,18 +19,18 @@
 
 namespace innkeeper::lease {
 
-// One thread's, for one request.
+// Thread safety: one thread uses it, for one request.
 class Wait {
  public:
-  // `cancelled`: asked now and then; true gives up. May be null.
+  // `cancelled` is called from time to time; true gives up. May be null.
   Wait(const Directory& directory, const Request& request, const std::function<bool()>& cancelled);
 
-  // Until another attempt may help. False: the caller has given up, or its time is over. Requires: a place.
-  // Without one (the line is full): as one of the first.
+  // Waits until another attempt may help. False: the caller has given up, or its time is over. Requires:
+  // `place`; null if the line is full, in which case it waits as one of the first.
   bool until_next(const Turn& turn, const LeaseFile* place);
 
   std::chrono::milliseconds so_far() const;
-  // "waited 1000 ms", "given up after 20 ms": after a false.
+  // Returns "waited 1000 ms" or "given up after 20 ms", after until_next() returned false.
   const std::string& gave_up() const { return gave_up_; }
 
  private:
@@ -43,7 +43,8 @@ class Wait {
   const Request& request_;
   const std::function<bool()>& cancelled_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::optional<Watch> watch_;  // in front alone: to close one takes the kernel some 15 ms
+  // Present at the front alone, because closing an inotify instance takes the kernel some 15 ms.
+  std::optional<Watch> watch_;
   bool event_ = false;
   std::string gave_up_;
 };

@@ -19,7 +19,8 @@ Watch::~Watch() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// Are there events of lease files among those that came? Of drafts, which every grant makes, none counts.
+// Returns whether events of lease files have arrived. Events of drafts, which every grant
+// makes, do not count.
 bool Watch::drain() {
   alignas(inotify_event) char buffer[16384];
   bool lease = false;
@@ -41,7 +42,7 @@ bool Watch::wait(std::chrono::milliseconds limit) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
     if (left <= 0) return false;
-    pollfd wanted{fd_, POLLIN, 0};  // a negative descriptor is skipped: the timer alone
+    pollfd wanted{fd_, POLLIN, 0};  // poll() skips a negative descriptor and then only waits for the time.
     if (poll(&wanted, 1, static_cast<int>(left)) < 0) return false;
   }
 }

@@ -1,5 +1,6 @@
-// Wakes who waits in line when a lease may have ended: inotify on the lease folder, and a timer for what
-// makes no event (processes without a lease that free memory) or where inotify is used up.
+// Wakes a waiting thread when a lease may have ended: inotify on the lease directory, and a timer. The timer
+// covers changes without an event (processes without a lease that free memory) and systems without a free
+// inotify instance.
 #pragma once
 
 #include <chrono>
@@ -15,8 +16,8 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // True: a lease file was changed, closed by its writer or removed since the last call. A holder's death
-  // shows as the close, a moment before its lock is gone. Blocks: up to `limit`, or until a signal.
+  // Returns true if a lease file was changed, closed by its writer or removed since the last call. A holder's
+  // death appears as the close, a moment before its lock is gone. Blocks: up to `limit`, or until a signal.
   bool wait(std::chrono::milliseconds limit);
 
  private:

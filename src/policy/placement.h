@@ -1,4 +1,4 @@
-// Which node an operator runs on: a pure function over plain views.
+// Chooses the node on which an operator runs: a pure function over plain views.
 #pragma once
 
 #include <span>
@@ -9,14 +9,15 @@ namespace innkeeper {
 
 struct NodeView {
   NodeId node = kNoNode;
-  Bytes operand_bytes{0};  // of this operator's operands, bytes that are here or coming, and count
-  Bytes free{0};           // budget not in use
+  Bytes operand_bytes{0};  // Bytes of this operator's operands that are here or arriving, and that count.
+  Bytes free{0};           // Budget that is not in use.
   Bytes budget{0};
-  bool required = false;  // an operand is pinned here by the user
+  bool required = false;  // True: the user has pinned an operand here.
 };
 
-// The node that holds most bytes of the operands; `home` on a tie or where nothing is anywhere. A node whose
-// budget is smaller than the operands is left out while another has room. kNoNode if `nodes` is empty.
+// Returns the node that holds most bytes of the operands; `home` on a tie or if no node holds any. A node
+// whose budget is smaller than the operands is excluded while another one is large enough. kNoNode if
+// `nodes` is empty.
 NodeId choose_node(std::span<const NodeView> nodes, Bytes operands, NodeId home);
 
 }  // namespace innkeeper

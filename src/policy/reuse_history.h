@@ -1,12 +1,12 @@
-// When a replica is wanted again, told from when it came back before: a program that goes round wants each
-// block again about as long after its last use as the times before.
+// Predicts a replica's next use from its earlier returns. A program that repeats a period uses each block
+// again after about the same time as in earlier periods.
 //
-// A replica comes, is used for some time, its stay, and leaves; the gap is what lies between its last use and
-// its return. Of the last two gaps the shorter counts, and it counts once this stay is as long as the last
-// one was: until then the replica may still be in use.
+// A replica arrives, is used for some time (its stay), and leaves; the gap is the time between its last use
+// and its return. Of the last two gaps the shorter counts. It counts once this stay is as long as the last
+// one: until then the replica may still be in use.
 //
-// Small, since each replica has one: spans are kept to one part in a thousand. Times are of the engine's
-// clock. A value: not thread-safe.
+// The object is small, since each replica has one: spans are stored to one part in a thousand. Times are of
+// the engine's clock. A value: not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace innkeeper {
 
 class ReuseHistory {
  public:
-  // It is there from `now` on; it was used at `last_use` when it was there before.
+  // The replica is present from `now` on; `last_use` is its last use during its previous stay.
   void came(uint64_t last_use, uint64_t now) {
     if (came_ != 0) {
       gap_before_ = gap_;
@@ -26,7 +26,7 @@ class ReuseHistory {
     came_ = std::max<uint32_t>(static_cast<uint32_t>(now), 1);
   }
   void left(uint64_t last_use) { stay_ = Span(stay_until(last_use)); }
-  // When it is wanted again, if it was used at `last_use` and not since. 0: that cannot be told.
+  // Returns the predicted time of its next use, given that it was last used at `last_use`; 0: no prediction.
   uint64_t next_use(uint64_t last_use) const {
     const uint64_t gap = std::min(gap_.length(), gap_before_.length());
     if (gap == 0) return 0;
@@ -35,7 +35,7 @@ class ReuseHistory {
   }
 
  private:
-  // 5 bits of exponent over 11 of the number, rounded down.
+  // A length with 5 bits of exponent and 11 bits of significand, rounded down.
   class Span {
    public:
     Span() = default;
@@ -55,10 +55,10 @@ class ReuseHistory {
 
   uint64_t stay_until(uint64_t last_use) const {
     const auto stay = static_cast<int32_t>(static_cast<uint32_t>(last_use) - came_);
-    return static_cast<uint64_t>(std::max(stay, 0));  // less: not used since it came
+    return static_cast<uint64_t>(std::max(stay, 0));  // Negative: not used since it arrived.
   }
 
-  uint32_t came_ = 0;  // 0: never; the low half of the clock is enough to tell a stay
+  uint32_t came_ = 0;  // 0: never arrived; the low half of the clock is enough to compute a stay.
   Span gap_, gap_before_, stay_;
 };
 

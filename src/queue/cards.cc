@@ -1,4 +1,4 @@
-// The half of the scheduler that deals with cards.
+// The part of the scheduler that grants GPUs to jobs.
 #include "lease/from_snapshot.h"
 #include "queue/environment.h"
 #include "queue/scheduler.h"
@@ -10,10 +10,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kTried = 64;  // requests that are tried at once, of different shapes or granted one by one
-// A look at the cards costs the driver milliseconds: not at every job that is added.
+constexpr int kTried = 64;  // Most requests that one pass tries; jobs of one shape count one by one.
+// Querying the GPUs costs the driver milliseconds, so the runner does not do it for every job that is added.
 constexpr std::chrono::milliseconds kCardsNotBefore{100};
-// How often to look again at what no event tells of: memory that others use without a lease.
+// Period of the polling for memory that programs use without a lease; no event reports that use.
 constexpr std::chrono::seconds kCardsAgain{5};
 
 lease::By by_named(const std::string& name) {
@@ -32,7 +32,8 @@ lease::Request request_of(const Job& job) {
   return request;
 }
 
-// The cards that the job's user was given where it was added: Slurm's, a container's.
+// Restricts the request to the GPUs that the job's user had when adding the job,
+// such as Slurm's or a container's.
 void restrict_to_given(lease::Request& request, const Job& job, const telemetry::Snapshot& snapshot) {
   const auto value = [&](const char* name) { return variable_in(job.environment, name); };
   const telemetry::Visible visible =
@@ -70,7 +71,8 @@ Status Scheduler::take_from_line() {
   std::optional<Result<lease::Lease>> outcome = line_.poll();
   if (!outcome) return Status::okay();
   changed_ = true;
-  if (!outcome->ok()) return Status::okay();  // start_with_cards() asks again, and says why
+  // start_with_cards() requests the GPUs again and reports the reason.
+  if (!outcome->ok()) return Status::okay();
   const Result<JobLine> job = store_.line(id);
   if (!job.ok()) return job.status();
   const bool ready = job.value().state == State::queued && !job.value().held && job.value().needs == 0;
@@ -92,7 +94,7 @@ Status Scheduler::start_with_cards() {
     for (const Head& head : heads.value()) IK_RETURN_IF_ERROR(explain(head.id, problem));
     return Status::okay();
   }
-  std::map<Head, Job> waiting;  // the first of each shape that may still be granted
+  std::map<Head, Job> waiting;  // First job of each shape that may still be granted its GPUs.
   auto wanted = telemetry::Wanted::nothing;
   for (const Head& head : heads.value()) {
     Result<Job> job = store_.get(head.id);
@@ -103,10 +105,10 @@ Status Scheduler::start_with_cards() {
   const telemetry::Snapshot snapshot = telemetry::snapshot(wanted);
   const lease::Machine machine = lease::from_snapshot(snapshot);
 
-  std::optional<std::pair<JobId, lease::Request>> first;  // of those who cannot have their cards now
+  std::optional<std::pair<JobId, lease::Request>> first;  // First job whose GPUs are busy, with its request.
   for (int tries = 0; !waiting.empty(); ++tries) {
     if (tries == kTried) {
-      changed_ = true;  // the rest at the next look, soon
+      changed_ = true;  // The next pass comes soon and tries the rest.
       break;
     }
     const auto [head, job] = std::move(*waiting.begin());
@@ -117,7 +119,7 @@ Status Scheduler::start_with_cards() {
                                      ? Result<lease::Lease>(Status(Code::busy, reasons_[job.id]))
                                      : leases->acquire(request, machine);
     const bool granted = lease.ok();
-    // What the machine cannot do while a card is lost it may do when the card is back.
+    // A request that the machine cannot meet while a GPU is lost may succeed once the GPU returns.
     const bool never = !granted && lease.status().code() == Code::invalid_argument && snapshot.lost.empty();
     if (granted) {
       IK_RETURN_IF_ERROR(start(job.id, std::move(lease).value()));
@@ -127,11 +129,11 @@ Status Scheduler::start_with_cards() {
     } else {
       IK_RETURN_IF_ERROR(explain(job.id, lease.status().message()));
       if (!first && lease.status().code() == Code::busy) first = {job.id, std::move(request)};
-      continue;  // and so would be all of its shape
+      continue;  // The arbiter would refuse the other jobs of this shape as well.
     }
     const Result<std::optional<Head>> next = store_.head(head.shape);
     if (!next.ok()) return next.status();
-    if (!next.value() || next.value()->id == job.id) continue;  // it could not be started
+    if (!next.value() || next.value()->id == job.id) continue;  // The job could not be started.
     Result<Job> other = store_.get(next.value()->id);
     if (!other.ok()) return other.status();
     waiting.emplace(*next.value(), std::move(other).value());

@@ -8,10 +8,13 @@
 namespace innkeeper::queue {
 namespace {
 
-constexpr const char* kBoot = "clock boot";        // of the last reading; 0: there is none
-constexpr const char* kReading = "clock reading";  // the last
-constexpr const char* kAt = "clock machine";       // the machine's clock at that moment
-constexpr const char* kBefore = "clock before";    // the last of another start; 0: there is none
+// Setting: hash of the boot id at the last reading; 0: no reading yet.
+constexpr const char* kBoot = "clock boot";
+constexpr const char* kReading = "clock reading";  // Setting: the last reading, ns since 1970.
+// Setting: the machine's monotonic clock at the last reading, ns.
+constexpr const char* kAt = "clock machine";
+// Setting: last reading of the previous boot, ns since 1970; 0: none.
+constexpr const char* kBefore = "clock before";
 
 }  // namespace
 

@@ -21,7 +21,7 @@ namespace {
 constexpr int kBusyMs = 20'000;
 constexpr int kWalTries = 500;
 
-// SQLite's words may repeat what stands in a damaged file.
+// SQLite's error text may repeat bytes of a damaged file, so it is made printable.
 Status describe(int code, const std::string& path, const std::string& words) {
   const std::string detail = lease::printable(words);
   switch (code & 0xff) {
@@ -80,7 +80,7 @@ Status Database::failure() const {
   if ((code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB) damage_ = true;
   std::string detail = sqlite3_errmsg(handle_);
   const int error = sqlite3_system_errno(handle_);
-  // Of the files beside the database.
+  // These codes concern the files beside the database.
   const bool beside = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
   if (beside && error == ENOSPC) return describe(SQLITE_FULL, path_, detail);
   if ((code & 0xff) == SQLITE_IOERR && error != 0) detail += std::string(": ") + std::strerror(error);
@@ -96,7 +96,7 @@ Result<Database> Database::connect(const std::string& path, bool may_make) {
   if (code != SQLITE_OK) return describe(code, path, handle ? sqlite3_errmsg(handle) : "no memory");
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, kBusyMs);
-  // A hostile or damaged file shall not make SQLite call anything, or believe in its own structure.
+  // A hostile or damaged file must not make SQLite call functions or trust the file's own structure.
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   IK_RETURN_IF_ERROR(database.execute("PRAGMA cell_size_check=ON"));
@@ -111,7 +111,7 @@ Result<Database> Database::open_part(const std::string& path, const Schema& sche
 
 Result<Database> Database::open(const std::string& path, Durable durable, const Schema& schema,
                                 const std::function<bool()>& may_be_new) {
-  // First the log: who makes a new database makes its file first.
+  // The log is examined first, because a process that creates a database creates the file before its log.
   struct stat about {};
   const bool has_log = stat((path + "-wal").c_str(), &about) == 0 && about.st_size > 0;
   const Header header = read_header(path, schema);
@@ -120,7 +120,7 @@ Result<Database> Database::open(const std::string& path, Durable durable, const 
   if (header.kind == Header::unreadable) return not_ours(Code::damaged, path);
   if (header.kind == Header::none && has_log && (lstat(path.c_str(), &about) != 0 || S_ISREG(about.st_mode)))
     return Status(Code::damaged, "the queue's database " + path + " is empty, and its log is not");
-  // A database that was there once is not made again: the numbers of its jobs would be given twice.
+  // A lost database is not created again: the numbers of its jobs would be given twice.
   const bool may_make = header.kind == Header::unmarked || (header.kind == Header::none && may_be_new());
   lease::step("database looked at");
   const auto lost = [&] { return !may_make && read_header(path, schema).kind != Header::ours; };
@@ -131,20 +131,21 @@ Result<Database> Database::open(const std::string& path, Durable durable, const 
   const Status begun = database.begin_file(schema, may_make);
   if (!begun.ok() && lost()) return missing(path);
   IK_RETURN_IF_ERROR(begun);
-  // WAL: readers never wait for the runner, and a commit is one write. NORMAL loses no commit to a kill of
-  // any process, only to a power cut; FULL waits for the disk at each commit (see Durable).
+  // In WAL mode readers never wait for the runner, and a commit is one write. NORMAL loses no commit when a
+  // process is killed, only at a power cut. FULL waits for the disk at each commit (see Durable).
   IK_RETURN_IF_ERROR(database.use_wal());
   IK_RETURN_IF_ERROR(
       database.execute(durable == Durable::power ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
-  // Else each program that adds one job while nobody else has the file open would copy the log into it and
-  // wait for the disk three times. The log is as safe where it is; it is copied when it has grown.
+  // Otherwise a program that adds one job while no other process has the file open would copy the log into
+  // the file. It would wait for the disk three times. The log is as safe in its own file; SQLite copies it
+  // once it has grown.
   if (durable == Durable::processes)
     sqlite3_db_config(database.handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   IK_RETURN_IF_ERROR(database.execute("PRAGMA journal_size_limit=16777216"));
   return connected;
 }
 
-// Of two who switch a new file at once one is told "busy" without having waited.
+// If two processes switch a new file to WAL at once, SQLite reports "busy" to one of them without waiting.
 Status Database::use_wal() {
   Status status;
   for (int i = 0; i < kWalTries; ++i) {
@@ -155,7 +156,7 @@ Status Database::use_wal() {
   return status;
 }
 
-// Nothing of a file is changed before it is known to be ours.
+// The file stays unchanged until it is known to be a queue's database.
 Status Database::begin_file(const Schema& schema, bool may_make) {
   const auto pragma = [this](const char* sql, int64_t& value) {
     Query query(*this, sql);
@@ -174,10 +175,11 @@ Status Database::begin_file(const Schema& schema, bool may_make) {
   IK_RETURN_IF_ERROR(look());
   if (found_application == 0 && tables == 0) {
     if (!may_make) return missing(path_);
-    IK_RETURN_IF_ERROR(execute("PRAGMA auto_vacuum=INCREMENTAL"));  // now or never
+    // SQLite accepts this setting only before the first table exists.
+    IK_RETURN_IF_ERROR(execute("PRAGMA auto_vacuum=INCREMENTAL"));
     Transaction transaction(*this);
     IK_RETURN_IF_ERROR(transaction.status());
-    IK_RETURN_IF_ERROR(look());  // somebody else may have made it meanwhile
+    IK_RETURN_IF_ERROR(look());  // Another process may have created the tables meanwhile.
     if (found_application == 0 && tables == 0) {
       IK_RETURN_IF_ERROR(execute(schema.tables));
       IK_RETURN_IF_ERROR(execute(("PRAGMA application_id=" + std::to_string(schema.application)).c_str()));
@@ -290,7 +292,8 @@ bool Query::step() {
 Status Query::run() {
   while (step()) {
   }
-  if (statement_ != nullptr) sqlite3_reset(statement_);  // it may be run again before this object ends
+  // The statement may run again before this object ends.
+  if (statement_ != nullptr) sqlite3_reset(statement_);
   return status_;
 }
 

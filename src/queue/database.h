@@ -1,6 +1,6 @@
-// SQLite in a thin coat: one connection, statements that are prepared once, failures as Status.
+// A thin wrapper of SQLite: one connection, statements that are prepared once, failures as Status.
 //
-// One thread at a time. Not to be used in a child of fork().
+// Thread safety: one thread uses it at a time. A child of fork() must not use it.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,27 @@ struct sqlite3_stmt;
 
 namespace innkeeper::queue {
 
-// What a commit survives. Both survive the death of every process at any moment. With `power` a commit is on
-// the disk when it returns; with `processes` a power cut may take the last moments' commits, never more.
+// Events that a commit survives. Both modes survive the death of every process at any moment. With
+// `power` a commit is on the disk when it returns. With `processes` a power cut may lose the commits
+// of the last moments, never more.
 enum class Durable : uint8_t { processes, power };
 
-// What tells our file from others', makes it, and brings one of an older version up to date.
+// Marks of the queue's database file, the statements that create its tables, and the
+// upgrade from an older version.
 struct Schema {
   int application = 0;
   int version = 0;
   const char* tables = nullptr;
-  Status (*upgrade)(class Database&, int from) = nullptr;  // to the next version
+  // Upgrades to the next version; null: no older version exists.
+  Status (*upgrade)(class Database&, int from) = nullptr;
 };
 
-// What the first bytes of a file say.
+// Result of reading the first bytes of a file.
 struct Header {
-  // none: no file, or an empty one; unmarked: no program has written its mark, as in one that is half made.
+  // `none`: no file, or an empty one. `unmarked`: the file carries no program's
+  // mark, as a half-made database does.
   enum Kind : uint8_t { none, ours, foreign, unmarked, unreadable } kind = none;
-  int64_t length = 0;  // of ours: how many bytes it should have
+  int64_t length = 0;  // Length that a database of kind `ours` should have, bytes.
 };
 Header read_header(const std::string& path, const Schema& schema);
 
@@ -42,30 +46,33 @@ Status not_ours(Code code, const std::string& path);
 
 class Database {
  public:
-  // Opens the file, or makes it. One of an older version is brought up to date at once, in one transaction.
-  // Code::damaged: it is no database, or its beginning is lost. Such a file, and another program's, is not
-  // given to SQLite, which would write what stands in a log of ours beside it into it.
-  // A missing or empty file is made if `may_be_new` says so, and else damaged.
+  // Opens the file or creates it, and upgrades an older version at once in one transaction. Fails with
+  // Code::damaged if the file is no database or its beginning is lost. Such a file, and another program's
+  // file, is never given to SQLite: SQLite would write a log of ours that lies beside it into it. A missing
+  // or empty file is created if `may_be_new` returns true, else it counts as damaged.
   static Result<Database> open(
       const std::string& path, Durable durable, const Schema& schema,
       const std::function<bool()>& may_be_new = [] { return true; });
-  // One that may have lost its beginning but for what stands in its log. To be read alone.
+  // Opens a database that may have lost its beginning except for the pages in
+  // its log. Use it for reading only.
   static Result<Database> open_part(const std::string& path, const Schema& schema);
   ~Database();
   Database(Database&& other) noexcept;
   Database& operator=(Database&&) = delete;
 
-  // Runs statements that give nothing.
+  // Runs statements that return no rows.
   Status execute(const char* sql);
-  // A page that was read was damaged, since this was asked last. It says nothing of pages that were not read.
+  // Returns whether a page read since the last call was damaged. It says nothing
+  // about pages that were not read.
   bool take_damage() { return std::exchange(damage_, false); }
-  // Its name leads to another file by now, or to none.
+  // Returns whether the file's name now leads to another file or to none.
   bool moved() const;
-  // Looks at all of it: what is wrong first, empty for nothing.
+  // Checks the whole database. Returns a description of the damage, whose first
+  // line names the first; empty: none.
   Result<std::string> find_damage();
-  // All that is in `other` becomes what is in this one, at once for everybody who has it open.
+  // Replaces the whole content by that of `other`, at once for every process that has the database open.
   Status replace_by(Database& other);
-  // For statements that are made at run time.
+  // The SQLite handle, for statements that are composed at run time.
   sqlite3* raw() const { return handle_; }
   int64_t last_id() const;
   int changes() const;
@@ -80,30 +87,31 @@ class Database {
 
   sqlite3* handle_ = nullptr;
   std::string path_;
-  mutable bool damage_ = false;                              // failure() notes it
-  std::unordered_map<const char*, sqlite3_stmt*> prepared_;  // by the literal's address
+  mutable bool damage_ = false;  // Set by failure().
+  // Prepared statements; key: address of the literal.
+  std::unordered_map<const char*, sqlite3_stmt*> prepared_;
 };
 
-// One run of a prepared statement. A failure sticks: ask status() at the end. Two runs of one statement must
-// not overlap.
+// One run of a prepared statement. The first failure stays until the end; check status() then. Two runs of
+// one statement must not overlap.
 class Query {
  public:
-  // `sql` is a literal: it is known by its address.
+  // `sql` must be a literal: the statement is identified by its address.
   Query(Database& database, const char* sql);
   ~Query();
   Query(const Query&) = delete;
   Query& operator=(const Query&) = delete;
 
-  // In the order of the parameters. Bytes must live until the statement has run.
+  // Binds the parameters in order. The bytes must live until the statement has run.
   Query& with(int64_t value);
   Query& with_blob(std::string_view bytes);
 
-  // True: there is a row.
+  // Returns true if a row was read.
   bool step();
-  // Runs to its end.
+  // Runs the statement to its end.
   Status run();
   int64_t integer(int column) const;
-  std::string_view text(int column) const;  // until the next step
+  std::string_view text(int column) const;  // Valid until the next step().
   const Status& status() const { return status_; }
 
  private:
@@ -114,14 +122,14 @@ class Query {
   Status status_;
 };
 
-// BEGIN IMMEDIATE ... COMMIT; rolled back unless committed.
+// BEGIN IMMEDIATE ... COMMIT; the destructor rolls back unless commit() was called.
 class Transaction {
  public:
   explicit Transaction(Database& database);
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
-  const Status& status() const { return status_; }  // of its beginning
+  const Status& status() const { return status_; }  // Status of BEGIN.
   Status commit();
 
  private:

@@ -22,7 +22,7 @@ Status failed(const std::string& what, const std::string& path, int error) {
   return Status(Code::io_error, message);
 }
 
-// As `mkdir -p -m 700`.
+// Creates a directory and its parents, as `mkdir -p -m 700` does.
 Status make(const std::string& path) {
   if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return Status::okay();
   if (errno != ENOENT) return failed("cannot make the queue's folder", path, errno);
@@ -45,7 +45,7 @@ Result<std::shared_ptr<const Folder>> Folder::open_default() {
   const Result<std::optional<std::string>> named = lease::folder_named_by(kFolderVariable);
   IK_RETURN_IF_ERROR(named.status());
   if (named.value()) return open(*named.value());
-  // The standard says that a relative path there is to be ignored.
+  // The XDG standard requires programs to ignore a relative path here.
   if (const std::string state = variable("XDG_STATE_HOME"); state.starts_with('/'))
     return open(state + "/innkeeper/queue");
   const std::string home = variable("HOME");

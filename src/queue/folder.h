@@ -1,19 +1,19 @@
-// The folder of one user's queue, and what stands in it:
+// The directory of one user's queue and its files:
 //
-//   INNKEEPER_QUEUE_DIR   that one, made if it is missing
+//   INNKEEPER_QUEUE_DIR   the directory, created if it is missing
 //   else                  $XDG_STATE_HOME/innkeeper/queue, else ~/.local/state/innkeeper/queue
 //
 //   queue.db        jobs and their history (SQLite, with its -wal and -shm)
-//   runner.lock     the runner holds a kernel lock on it; says the runner's process. Never removed by us
-//   runner.log      what the runner has to say
-//   wake            touched by everybody who changed something: the runner and those who wait watch it
-//   queue.db.*      what is kept of a database that was damaged (mend.h)
-//   life/           one file for each attempt that runs (life.h)
-//   output/         what jobs print: <job>.<attempt>.log
+//   runner.lock     locked by the runner (kernel lock); contains the runner's process id. Never removed by us
+//   runner.log      the runner's messages
+//   wake            touched after every change; the runner and waiting programs watch it
+//   queue.db.*      copies of a database that was damaged (mend.h)
+//   life/           one file for each running attempt (life.h)
+//   output/         output of jobs: <job>.<attempt>.log
 //
-// It is for its owner alone (0700): environments may hold secrets, and who can write there can run commands
-// as the owner. It must be on this machine: SQLite's shared memory and kernel locks do not work on network
-// file systems, so these are refused.
+// Only the owner may access the directory (0700): environments may hold secrets, and a user with write access
+// can run commands as the owner. It must be on a local file system: SQLite's shared memory and kernel locks
+// do not work on network file systems, so open() refuses those.
 #pragma once
 
 #include <memory>
@@ -27,11 +27,11 @@ inline constexpr const char* kFolderVariable = "INNKEEPER_QUEUE_DIR";
 
 class Folder {
  public:
-  // As above.
+  // Opens the default directory described above.
   static Result<std::shared_ptr<const Folder>> open_default();
   static Result<std::shared_ptr<const Folder>> open(const std::string& path);
 
-  const std::string& path() const { return path_; }  // absolute
+  const std::string& path() const { return path_; }  // Absolute path.
   std::string database() const { return path_ + "/queue.db"; }
   std::string runner_lock() const { return path_ + "/runner.lock"; }
   std::string runner_log() const { return path_ + "/runner.log"; }
@@ -41,7 +41,7 @@ class Folder {
   std::string life(int64_t job, int attempt) const;
   std::string output(int64_t job, int attempt) const;
 
-  // Tells the runner, and everybody who waits, to look again.
+  // Tells the runner and every waiting program to look again.
   void wake() const;
 
  private:

@@ -25,7 +25,8 @@ void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder
   setsid();
   keep::Children children;
   const pid_t supervisor = fork();
-  if (supervisor <= 0) supervise();  // without a process for it the job has no keeper
+  // If fork() fails, this process supervises the job itself, and the job has no keeper.
+  if (supervisor <= 0) supervise();
   children.set_command(supervisor);
   keep::let_go({life.fd(), lease.descriptor()});
   open_nowhere();
@@ -39,7 +40,7 @@ void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder
     children.look({});
     if (children.none() || in_time) ensure_runner_outside(folder, program);
     if (children.none()) break;
-    // The record names the supervisor, which was killed.
+    // The lease record still names the supervisor, which was killed.
     if (children.ended() && lease.held() && !std::exchange(killed, true)) (void)lease::take_over_here(lease);
     if (killed) (void)restore.look(lease);
     if (in_time && !std::exchange(light, true)) keep::drop_code();

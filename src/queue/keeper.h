@@ -1,9 +1,9 @@
-// The keeper of a job that runs: its supervisor's parent. It holds the attempt's life lock and its lease
-// until nothing of the job is left, so that both stay where the supervisor is killed, also while those of the
-// job's processes live that have closed them. It starts a runner where the old one is gone.
+// The keeper of a running job: the parent of its supervisor. It holds the attempt's life lock and its lease
+// until no process of the job is left. Both therefore survive the death of the supervisor, even if the job's
+// processes have closed their descriptors. The keeper starts a runner if the old one is gone.
 //
-// Where it is killed itself the supervisor does that, and the locks end with the job's last process or with
-// the supervisor, as they would without it.
+// If the keeper itself is killed, the supervisor takes over these duties. The locks then end with the job's
+// last process or with the supervisor, as they would without a keeper.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace innkeeper::queue {
 
-// The calling process becomes the keeper, and a child of it calls `supervise`, which never returns. Requires:
+// The calling process becomes the keeper. A child of it calls `supervise`, which never returns. Requires:
 // SIGCHLD is blocked, and neither ignored nor handled.
 [[noreturn]] void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder,
                        const Program& program, const std::function<void()>& supervise);

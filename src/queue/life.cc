@@ -19,9 +19,9 @@ namespace {
 
 constexpr size_t kSlot = 128;
 constexpr int kBegan = 0, kEnded = 1, kLeft = 2, kSlots = 3;
-constexpr size_t kName = 24;  // of a process; the kernel's are shorter
+constexpr size_t kName = 24;  // Longest process name that is stored; the kernel's names are shorter.
 
-// "TEXT checksum\n", padded to a slot: whole, or not there.
+// Writes "TEXT checksum\n", padded to a slot, so that a reader sees the whole text or none.
 bool write_slot(int fd, int slot, const std::string& text) {
   std::string bytes = text + " " + hex(fnv1a(text)) + "\n";
   bytes.resize(kSlot, ' ');
@@ -37,7 +37,7 @@ std::optional<std::string> read_slot(const char* bytes) {
   return text;
 }
 
-// Said in one number, and read from a damaged file too.
+// Converts a stored number, which a damaged file may have changed.
 std::optional<How> how_in(int number) {
   if (number < 0 || number > static_cast<int>(How::unknown)) return std::nullopt;
   return static_cast<How>(number);
@@ -83,7 +83,7 @@ Life read_life(int fd) {
   life.alive = lease::write_locked(fd).value_or(true);
   char bytes[kSlots * kSlot];
   const ssize_t length = pread(fd, bytes, sizeof bytes, 0);
-  if (length < 0) life.alive = true;  // nobody can say
+  if (length < 0) life.alive = true;  // The lock state is unknown, so the attempt counts as alive.
   if (length != static_cast<ssize_t>(sizeof bytes)) return life;
   if (const auto text = read_slot(bytes + kBegan * kSlot)) life.began = read_began(*text);
   if (const auto text = read_slot(bytes + kLeft * kSlot)) life.left = read_left(*text);
@@ -142,7 +142,7 @@ bool write_ended(int fd, const Ending& ending) {
 }
 
 bool signal_supervisor(const std::string& path, int signal) {
-  // Where only the job's own processes are left to hold the lock, the supervisor's start time tells.
+  // If only the job's own processes still hold the lock, the supervisor's start time shows that it is gone.
   const Life life = look(path);
   return life.alive && life.began && !life.ended && lease::signal_process(life.began->supervisor, signal);
 }

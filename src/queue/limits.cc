@@ -14,9 +14,9 @@
 namespace innkeeper::queue {
 namespace {
 
-constexpr int kNice = 20;  // is added, so that all numbers are positive
+constexpr int kNice = 20;  // Added to the nice value, so that every stored number is positive.
 
-// From /proc: umask() itself would change it for a moment, for all threads.
+// Reads /proc, because umask() itself would change the mask for a moment in every thread.
 mode_t own_umask() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -29,7 +29,7 @@ mode_t own_umask() {
 void set_soft(int resource, rlim_t soft) {
   struct rlimit limit {};
   if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return;
-  limit.rlim_cur = std::min(soft, limit.rlim_max);  // RLIM_INFINITY is the largest
+  limit.rlim_cur = std::min(soft, limit.rlim_max);  // RLIM_INFINITY is the largest value.
   (void)setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
 }
 

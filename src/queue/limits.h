@@ -1,7 +1,7 @@
-// What a process hands on to those it starts beside its environment: the soft resource limits (ulimit -S),
-// the umask and the nice value. Kept with a job, so that it starts as from the shell it was added in and not
-// as from the one that happened to start the runner. Hard limits cannot be raised again: those of who started
-// the runner stay.
+// Attributes, apart from the environment, that a process passes to its children: soft resource limits (ulimit
+// -S), the umask and the nice value. They are stored with a job. It then starts as from the shell that added
+// it, not as from the shell that happened to start the runner. Hard limits cannot be raised again: those of
+// the runner's starter apply.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace innkeeper::queue {
 
-// This process's, as text.
+// Returns the attributes of this process as text.
 std::string own_limits();
 
-// Makes them this process's, as far as that is allowed; what is no such text changes nothing. May be called
-// between fork() and exec(), if the text was made before.
+// Applies the attributes to this process, as far as the system allows. Text in another form changes nothing.
+// May be called between fork() and exec() if the text was made before.
 void take_limits(std::string_view text);
 
-// Lets this process do what its hard limits allow: the soft ones of whoever started it are not meant for it.
+// Raises this process's soft limits to its hard limits: the soft limits of its starter are not meant for it.
 void raise_limits();
 
 }  // namespace innkeeper::queue

@@ -27,7 +27,8 @@ void Line::stand(JobId job, const lease::Arbiter& arbiter, lease::Request reques
     outcome_.emplace(leases.acquire(request, look, [this] { return cancelled_.load(); }));
     over_ = true;
     const uint64_t one = 1;
-    if (write(event_, &one, sizeof one) < 0) return;  // the runner's timer will look
+    // If the write fails, the runner's timer still finds the outcome.
+    if (write(event_, &one, sizeof one) < 0) return;
   });
 }
 

@@ -1,7 +1,7 @@
-// Stands in line for the cards of one job, on a thread of its own, while the runner goes on: so that a job
-// that needs much is not starved by other users' small ones (lease/arbiter.h).
+// Waits in line for the GPUs of one job, on a thread of its own, while the runner goes on. A job that needs
+// many GPUs is therefore not starved by small jobs of other users (lease/arbiter.h).
 //
-// Used by the runner's thread alone.
+// Only the runner's thread uses it.
 #pragma once
 
 #include <atomic>
@@ -21,22 +21,22 @@ class Line {
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
-  // The job it stands for, or is just leaving the line for; 0: none.
+  // The job that waits in line or is leaving it; 0: none.
   JobId job() const { return job_; }
   // Requires: job() == 0.
   void stand(JobId job, const lease::Arbiter& arbiter, lease::Request request, lease::Arbiter::Look look);
-  // Leaves the line; within a second poll() says so.
+  // Leaves the line; poll() reports it within a second.
   void leave() { cancelled_ = true; }
-  // What came of it, once; job() is 0 then. A lease that was given although it left is given back.
+  // Returns the outcome once; job() is 0 from then on. A lease that was granted after leave() is released.
   std::optional<Result<lease::Lease>> poll();
-  // Can be read when there is something to poll.
+  // Becomes readable when poll() has an outcome.
   int descriptor() const { return event_; }
 
  private:
   JobId job_ = 0;
   int event_ = -1;
   std::atomic<bool> cancelled_ = false;
-  std::atomic<bool> over_ = false;  // released after `outcome_` was written
+  std::atomic<bool> over_ = false;  // Released after `outcome_` was written.
   std::optional<Result<lease::Lease>> outcome_;
   std::thread thread_;
 };

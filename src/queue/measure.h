@@ -1,4 +1,4 @@
-// How much memory of its cards a job really uses, as the driver says now.
+// Measurement of the GPU memory that a job uses, as the driver reports it now.
 #pragma once
 
 #include <map>
@@ -9,17 +9,17 @@
 
 namespace innkeeper::queue {
 
-// A running job, and the process that all of its processes descend from.
+// A running job and its supervisor, from which all of its processes descend.
 struct Measurable {
   JobId id = 0;
   int attempt = 0;
   lease::ProcessKey supervisor;
 };
 
-// Of each job that uses a card: what it uses of the card of which it uses most. Pure.
+// Returns for each job that uses a GPU its memory on the GPU where it uses most. Pure.
 std::map<JobId, Bytes> measure(const std::vector<Measurable>& jobs, const lease::Machine& machine);
 
-// What to ask for the next time: the peak and a tenth, in steps of 256 MiB.
+// Returns the memory to request for the next run: the peak plus a tenth, rounded up to 256 MiB.
 Bytes propose(Bytes peak);
 
 }  // namespace innkeeper::queue

@@ -30,7 +30,7 @@ namespace {
 constexpr std::string_view kDamaged = "queue.db.damaged-";
 constexpr std::string_view kUnreadable = "queue.db.unreadable-";
 constexpr int64_t kPage = 4096;
-// A length beyond it is damage, too.
+// Longest plausible length; a greater one is damage as well.
 constexpr int64_t kMostLength = int64_t{1} << 36;
 
 int64_t size_of(const std::string& path) {
@@ -38,15 +38,15 @@ int64_t size_of(const std::string& path) {
   return lstat(path.c_str(), &about) == 0 ? int64_t{about.st_size} : 0;
 }
 
-// A file that was cut off gets back its length: pages of zeros are lost pages like others, while SQLite does
-// not open a file that is shorter than it says, and throws away the log of one that is empty.
+// Restores the length of a truncated file. SQLite treats its pages of zeros as lost pages. It would not open
+// a file that is shorter than its header says, and it would discard the log of an empty one.
 Status lengthen(const std::string& path, int64_t length) {
   if (size_of(path) >= length) return Status::okay();
   if (RawFile(path, /*writable=*/true).lengthen(length)) return Status::okay();
   return Status(Code::io_error, "cannot make " + path + " as long as it was" + room_left(path));
 }
 
-// A database and its log, as they are.
+// Copies a database and its log unchanged.
 Status copy_database(const std::string& from, const std::string& to) {
   IK_RETURN_IF_ERROR(copy_file(from, to));
   return size_of(from + "-wal") > 0 ? copy_file(from + "-wal", to + "-wal") : Status::okay();
@@ -56,8 +56,8 @@ void remove_database(const std::string& path) {
   for (const char* end : {"", "-wal", "-shm", "-journal"}) unlink((path + end).c_str());
 }
 
-// The lock file with a lock of this type (F_RDLCK, F_WRLCK) on it, once no other process's lock forbids it.
-// Not valid if that is not possible.
+// Opens the lock file and waits until its lock of this type (F_RDLCK, F_WRLCK) is granted. The result is
+// not valid if that is impossible.
 lease::OpenFile locked(const Folder& folder, int type) {
   lease::OpenFile file([&] {
     return open((folder.path() + "/mend.lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -72,7 +72,7 @@ lease::OpenFile locked(const Folder& folder, int type) {
 
 Result<Database> open_ours(const std::string& path) { return Database::open(path, Durable::power, kSchema); }
 
-// One mending, under its lock.
+// One mending, done under the exclusive lock.
 class Mending {
  public:
   explicit Mending(const Folder& folder)
@@ -89,14 +89,14 @@ class Mending {
     const bool has_log = size_of(path + "-wal") > 0;
     switch (header.kind) {
       case Header::foreign: return not_ours(Code::io_error, path);
-      case Header::unmarked:  // opening it makes it whole, unless another program has made it
+      case Header::unmarked:  // Opening completes an unmarked file, unless another program has made it.
         if (has_log) return not_ours(Code::io_error, path);
         return false;
       case Header::none:
         if (!has_log && !has_traces(folder_)) return false;
         return begin_anew();
       case Header::unreadable:
-        // Without a trace of jobs the file may be another program's.
+        // Without traces of jobs the file may be another program's.
         if (!has_log && !has_traces(folder_)) return not_ours(Code::io_error, path);
         return begin_anew();
       case Header::ours: break;
@@ -108,7 +108,7 @@ class Mending {
     const Result<std::string> damage = live.value().find_damage();
     if (!damage.ok()) return damage.status();
     if (damage.value().empty()) return false;
-    // Of several lines, of which the first says "in database main", the last.
+    // Of several lines, whose first says "in database main", the last describes the damage.
     return replace(live.value(), damage.value().substr(damage.value().rfind('\n') + 1));
   }
 
@@ -137,16 +137,16 @@ class Mending {
     return true;
   }
 
-  // Reads a copy of the old database and its log, because a process that has the old one open still writes
-  // the log. The new database takes the old one's name; those processes see that theirs has moved
-  // (Database::moved).
+  // Reads a copy of the old database and its log, because a process that has the old one open still
+  // writes the log. The new database takes the old one's name. Those processes detect that their
+  // file has moved (Database::moved).
   Result<bool> begin_anew() {
     kept_ = name_kept(kUnreadable);
     remove_database(fresh_);
     remove_database(part_);
     IK_RETURN_IF_ERROR(copy_database(folder_.database(), kept_));
     IK_RETURN_IF_ERROR(copy_database(kept_, part_));
-    IK_RETURN_IF_ERROR(lengthen(part_, kPage));  // else SQLite throws the log away
+    IK_RETURN_IF_ERROR(lengthen(part_, kPage));  // SQLite would discard the log of a shorter file.
     {
       Result<Database> made = open_ours(fresh_);
       if (!made.ok()) return made.status();
@@ -168,7 +168,8 @@ class Mending {
   const Folder& folder_;
   const std::string seconds_;
   const std::string fresh_ = folder_.path() + "/queue.db.mended";
-  const std::string part_ = folder_.path() + "/queue.db.looked-at";  // a copy without its beginning
+  // Copy of the database without its beginning.
+  const std::string part_ = folder_.path() + "/queue.db.looked-at";
   std::string kept_;
   bool done_ = false;
 };

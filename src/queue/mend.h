@@ -1,9 +1,9 @@
 // Mends a queue's database that lost pages, its end, or all of its bytes.
 //
-// What can be read is copied into a new database (salvage.h), which takes the old one's place for all
-// processes that have it open. The old one is kept as queue.db.damaged-<seconds since 1970>, or as
-// queue.db.unreadable-<seconds> if SQLite could not open it. Another program's database is never changed. Nor
-// is a file that is no database, if no job has left a file in the queue's folder.
+// Readable rows are copied into a new database (salvage.h), which replaces the old one for all processes that
+// have it open. The old one is kept as queue.db.damaged-<seconds since 1970>, or as
+// queue.db.unreadable-<seconds> if SQLite could not open it. Another program's database is never changed. A
+// file that is no database is not changed either, unless a job has left a file in the queue's directory.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@
 
 namespace innkeeper::queue {
 
-// Checks the whole database, and mends it if it is damaged. True: it was damaged. A second caller waits, and
-// finds it mended. It waits also for each process that holds a DatabaseStays. Blocks: as long as reading and
-// copying the database takes.
+// Checks the whole database and mends it if it is damaged. Returns true if it was damaged. A second caller
+// waits and finds the database mended. Blocks until every process has released its DatabaseStays, and then
+// for as long as reading and copying the database takes.
 Result<bool> mend(const Folder& folder);
 
-// While it lives, no process mends the database, so that the name leads to the same file throughout. It waits
-// for a mending that has begun. A thread that holds it must not call mend(). Where the lock cannot be made,
-// as on a full disk, it holds nothing.
+// While it lives, no process mends the database, so that the name leads to the same file throughout. The
+// constructor waits for a mending that has begun. A thread that holds it must not call mend(). If the lock
+// file cannot be created, for example on a full disk, it holds no lock.
 class DatabaseStays {
  public:
   explicit DatabaseStays(const Folder& folder);
@@ -30,10 +30,10 @@ class DatabaseStays {
   lease::OpenFile lock_;
 };
 
-// The newest damaged file that is kept.
+// The newest copy of a damaged database.
 struct KeptDamage {
-  std::string path;         // empty: there is none
-  bool unreadable = false;  // nothing of it could be read
+  std::string path;         // Path of the copy; empty: there is none.
+  bool unreadable = false;  // True: no row of it could be read.
 };
 KeptDamage kept_damage(const Folder& folder);
 

@@ -1,4 +1,4 @@
-// Telling the user that a job has ended for good.
+// Runs the user's notification command when a job has ended for good.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -9,11 +9,12 @@
 
 namespace innkeeper::queue {
 
-// At most once: after the end was written down, so a runner that is killed just here tells nobody. Its output
-// is dropped, and nobody waits for it.
+// Notifies at most once: the runner records the end before, so a runner that is killed here never sends the
+// notification. The command's output is dropped, and the runner does not wait for it.
 void Scheduler::notify(const Job& job) const {
   std::vector<std::string> environment = job.environment;
-  remove_variable(environment, lease::kLeaseVariable);  // the adder's own, over by now or soon
+  // Lease of the program that added the job; it is over now or soon.
+  remove_variable(environment, lease::kLeaseVariable);
   remove_variable(environment, lease::kLeasedVariable);
   remove_variable(environment, lease::kDescriptorVariable);
   set_variable(environment, "INNKEEPER_JOB_ID", std::to_string(job.id));

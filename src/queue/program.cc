@@ -25,7 +25,7 @@ extern char** environ;
 namespace innkeeper::queue {
 namespace {
 
-// Does this process descend from the supervisor of one of the folder's jobs?
+// Returns whether this process descends from the supervisor of one of the directory's jobs.
 bool inside_a_job(const Folder& folder) {
   const std::vector<lease::ProcessKey> line = lease::process_line(getpid());
   std::error_code error;
@@ -57,7 +57,7 @@ Status ensure_runner(const Folder& folder, const Program& program) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
 
-  // Nothing of the caller's goes along: a signal mask, ignored signals, its terminal.
+  // The runner inherits neither the caller's signal mask, nor its ignored signals, nor its terminal.
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_t files;
   posix_spawnattr_init(&attributes);
@@ -78,7 +78,7 @@ Status ensure_runner(const Folder& folder, const Program& program) {
                                          " (INNKEEPER_PROGRAM names the innkeeper program)");
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return Status::okay();  // ECHILD: the caller ignores its children
+    if (errno != EINTR) return Status::okay();  // ECHILD: the caller ignores its children.
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status::okay();
   std::ifstream log(folder.runner_log());
   std::string line, last;
@@ -88,8 +88,9 @@ Status ensure_runner(const Folder& folder, const Program& program) {
 
 void ensure_runner_outside(const Folder& folder, const Program& program) {
   if (runner_alive(folder)) return;
-  // A child of our parent, so that it is not below us, and its orphans do not come to us. Nobody waits for
-  // it: the parent is a runner, which ignores its children, or whoever takes up orphans.
+  // The child is a child of our parent, so that it is not below us and its orphans do not come to
+  // us. No process needs to wait for it: the parent is either a runner, which ignores its
+  // children, or a reaper of orphans.
   const long child = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
   if (child != 0) return;
   (void)ensure_runner(folder, program);

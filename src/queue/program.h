@@ -1,5 +1,5 @@
-// Starting the runner, and asking whether there is one. There is no daemon: whoever adds a job, or waits for
-// one, starts it where it is missing.
+// Starts the runner, and tells whether one is alive. There is no daemon: a program that adds a job, or waits
+// for one, starts the runner if it is missing.
 #pragma once
 
 #include <string>
@@ -10,21 +10,23 @@
 
 namespace innkeeper::queue {
 
-// The command line of a program that calls run_runner() (runner.h) with its last argument, the queue's
-// folder. Empty: `innkeeper queue runner`, where INNKEEPER_PROGRAM or PATH has it.
+// Command line of a program that calls run_runner() (runner.h) with its last argument, the queue's directory.
+// Empty: `innkeeper queue runner`, found by INNKEEPER_PROGRAM or PATH.
 struct Program {
   std::vector<std::string> words;
 };
 
-// A runner holds its lock.
+// Returns whether a runner holds its lock.
 bool runner_alive(const Folder& folder);
 
-// Starts one, if there is none. Returns when it has begun, and has noted what ended unseen, and leaves it
-// behind: it is no child of the caller. Blocks: for a few milliseconds. Inside of one of the folder's own
-// jobs it leaves that to the job's supervisor, within two seconds: a runner below a job would end with it.
+// Starts a runner if there is none. Returns once the runner has begun and has recorded the jobs that ended
+// unseen. The runner is no child of the caller. Blocks for a few milliseconds. Inside one of the directory's
+// own jobs the call leaves the start to the job's supervisor, which acts within two seconds. A runner below a
+// job would end with it.
 Status ensure_runner(const Folder& folder, const Program& program);
 
-// The same for a job's supervisor, without waiting: the runner is not below it, and so outlives its job.
+// Starts the runner for a job's supervisor, without waiting. The runner is not
+// below the job, and so outlives it.
 void ensure_runner_outside(const Folder& folder, const Program& program);
 
 }  // namespace innkeeper::queue

@@ -25,9 +25,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kAsk{250};           // how often a waiting call asks whether to give up
-constexpr milliseconds kCheckRunner{1000};  // and sees to it that there is a runner
-constexpr int64_t kPrunedAtOnce = 1000;     // others may write in between
+constexpr milliseconds kAsk{250};  // Period at which a waiting call asks whether to give up.
+// Period at which a waiting call makes sure that a runner is alive.
+constexpr milliseconds kCheckRunner{1000};
+// Jobs pruned in one transaction; other processes may write between two.
+constexpr int64_t kPrunedAtOnce = 1000;
 
 }  // namespace
 
@@ -45,7 +47,7 @@ Result<Queue> Queue::open(const std::string& path, Program program) {
   return Queue(std::move(folder).value(), std::move(program), std::move(store).value());
 }
 
-// Mended first where its beginning is lost.
+// Opens the database, and mends it first if its beginning is lost.
 Result<Store> Queue::open_store(const Folder& folder) {
   Result<Store> store = Store::open(folder, Durable::processes);
   if (store.status().code() != Code::damaged) return store;
@@ -67,7 +69,7 @@ auto Queue::asking(const Ask& ask) -> decltype(ask()) {
   for (bool is_mended = false;;) {
     IK_RETURN_IF_ERROR(follow_if_moved());
     {
-      // What is written into a database that has been replaced would be lost.
+      // A write to a database that has been replaced would be lost.
       const DatabaseStays stays(*folder_);
       if (store_.moved()) continue;
       lease::step("database asked");
@@ -119,7 +121,7 @@ Result<std::vector<JobId>> Queue::add(JobSpec spec) {
   return ids;
 }
 
-// A runner that begins notes first what ended unseen, so that what is read after this is so.
+// A new runner first records the jobs that ended unseen, so that later reads are up to date.
 Status Queue::catch_up() {
   if (runner_alive()) return Status::okay();
   const Result<bool> idle = asking([&] { return nothing_to_do(store_); });
@@ -132,11 +134,10 @@ void Queue::catch_up_or_say() {
     log(LogLevel::warn, "no runner: jobs that wait do not start. " + status.message());
 }
 
-// What the life file says beyond the database, which nobody can bring up to date where no runner can be
-// started.
+// Corrects a job by its life file, because the database stays outdated where no runner can be started.
 void Queue::judge(JobLine& job, const Life& life) const {
   job.program_ended = life.alive && life.left && !life.ended;
-  if (life.alive || runner_alive()) return;  // the runner will have noted it in a moment
+  if (life.alive || runner_alive()) return;  // A living runner records the end in a moment.
   const Ending ending = life.ended.value_or(Ending());
   job.how = ending.how;
   job.code = ending.code;
@@ -204,7 +205,7 @@ Status Queue::wait_until(std::optional<milliseconds> limit, const std::function<
 Result<std::vector<JobLine>> Queue::wait(const std::vector<JobId>& ids, std::optional<milliseconds> limit,
                                          const std::function<bool()>& cancelled) {
   std::vector<JobLine> lines(ids.size());
-  size_t first = 0;  // all before it have ended
+  size_t first = 0;  // All jobs before this index have ended.
   IK_RETURN_IF_ERROR(wait_until(limit, cancelled, [&]() -> Result<bool> {
     for (; first < ids.size(); ++first) {
       Result<JobLine> line = asking([&] { return store_.known(ids[first]); });
@@ -224,7 +225,7 @@ Status Queue::cancel(const std::vector<JobId>& ids) {
     if (were.value()[i] != State::running) continue;
     const Result<JobLine> job = asking([&] { return store_.line(ids[i]); });
     if (!job.ok()) return job.status();
-    // At once if it has begun; else the runner does it.
+    // Takes effect at once if the job has begun; otherwise the runner cancels it.
     (void)signal_supervisor(folder_->life(ids[i], job.value().attempt), SIGTERM);
   }
   changed();

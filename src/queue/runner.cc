@@ -35,7 +35,7 @@ constexpr milliseconds kRestartAtMost{30'000};
 constexpr int kFailuresAtMost = 8;
 constexpr off_t kLogAtMost = 1 << 20;
 
-// The lock on runner.lock: who has it is the runner.
+// The lock on runner.lock: the process that holds it is the runner.
 class RunnerLock {
  public:
   explicit RunnerLock(const Folder& folder) : path_(folder.runner_lock()) {}
@@ -45,12 +45,14 @@ class RunnerLock {
         lease::OpenFile([&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); });
     if (!file_.valid() || !lease::lock_for_life(file_.fd())) return false;
     char text[32];
-    const int length = std::snprintf(text, sizeof text, "%d\n", getpid());  // for people, and for tests
+    // The number is for people and tests.
+    const int length = std::snprintf(text, sizeof text, "%d\n", getpid());
     return ftruncate(file_.fd(), 0) == 0 &&
            pwrite(file_.fd(), text, static_cast<size_t>(length), 0) == length;
   }
   void give_back() { file_.close(); }
-  // Its name still leads to it: else somebody has removed it, and another runner may have begun.
+  // Returns whether the file's name still leads to it. If not, a user has removed it, and
+  // another runner may have begun.
   bool intact() const {
     struct stat ours {
     }, named{};
@@ -68,10 +70,10 @@ void say(int fd) {
   if (fd >= 0 && write(fd, &letter, 1) < 0) log(LogLevel::debug, "nobody waits for the runner to begin");
 }
 
-// Until there is nothing left to do.
+// Starts jobs until there is no work left.
 Status start_jobs(RunnerLock& lock, Watch& watch, Scheduler& scheduler, int ready) {
   IK_RETURN_IF_ERROR(scheduler.catch_up());
-  say(ready);  // who started it reads what is so
+  say(ready);  // The starter reads an up-to-date database from here on.
   IK_RETURN_IF_ERROR(scheduler.clear_leftovers());
   for (;;) {
     if (!lock.intact())
@@ -84,12 +86,13 @@ Status start_jobs(RunnerLock& lock, Watch& watch, Scheduler& scheduler, int read
     Result<bool> idle = scheduler.nothing_to_do();
     if (!idle.ok()) return idle.status();
     if (idle.value()) {
-      // A part of the history at a time: what has come meanwhile goes first.
+      // Prunes a part of the history per pass, so that newly added jobs go first.
       const Result<bool> pruned = scheduler.prune();
       if (pruned.ok() && pruned.value()) continue;
       if (!pruned.ok()) log(LogLevel::warn, "the history was not pruned: " + pruned.status().message());
       lease::step("runner idle");
-      // First the lock, then one more look: who adds a job later than that finds no runner, and starts one.
+      // The lock is released before the last look: a program that adds a job later
+      // finds no runner and starts one.
       lock.give_back();
       lease::step("runner left");
       idle = scheduler.nothing_to_do();
@@ -105,7 +108,7 @@ Status work(const Folder& folder, const Program& program, int ready) {
   RunnerLock lock(folder);
   if (!lock.take()) {
     say(ready);
-    return Status::okay();  // there is a runner
+    return Status::okay();  // Another runner is alive.
   }
   if (const Result<bool> mended = mend(folder); !mended.ok()) return mended.status();
   Result<Store> store = Store::open(folder, Durable::power);
@@ -113,14 +116,15 @@ Status work(const Folder& folder, const Program& program, int ready) {
   Watch watch(folder);
   auto scheduler = std::make_unique<Scheduler>(folder, program, std::move(store).value());
   const Status status = start_jobs(lock, watch, *scheduler, ready);
-  // SQLite removes the log of the last connection by its name, which must not be another database's by then.
+  // SQLite removes the log of its last connection by name; that name must not
+  // lead to another database by then.
   const DatabaseStays stays(folder);
   scheduler.reset();
   return status;
 }
 
 int work_and_say(const Folder& folder, const Program& program, int ready) {
-  signal(SIGCHLD, SIG_IGN);  // supervisors and notifications leave nothing behind
+  signal(SIGCHLD, SIG_IGN);  // Supervisors and notifications leave no zombies.
   const Status status = work(folder, program, ready);
   if (!status.ok()) log(LogLevel::error, status.message());
   return status.ok() ? 0 : 1;
@@ -137,7 +141,7 @@ void open_log(const Folder& folder) {
   close(fd);
 }
 
-// Starts the runner, and again when it is killed, until it ends by itself.
+// Starts the runner, and restarts it after it was killed, until it ends by itself.
 [[noreturn]] void watch_over(const Folder& folder, const Program& program, int ready) {
   milliseconds pause = kRestart;
   for (int failures = 0;;) {
@@ -150,10 +154,10 @@ void open_log(const Folder& folder) {
     int status = 0;
     while (runner > 0 && waitpid(runner, &status, 0) < 0 && errno == EINTR) {
     }
-    // What cannot even begin is told to who started it, and not tried again.
+    // A runner that cannot even begin reports that to its starter and is not restarted.
     if (runner > 0 && WIFEXITED(status) && (WEXITSTATUS(status) == 0 || first)) _exit(0);
     if (Clock::now() - begun > kRestartAtMost) failures = 0;
-    // Killed from outside says nothing against it. What fails or crashes by itself is given ever more time.
+    // A kill from outside is no failure of the runner. After its own failures and crashes the pause grows.
     const bool outside = runner > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (!outside && ++failures > kFailuresAtMost) _exit(1);
     pause = failures == 0 ? kRestart : std::min(kRestart * (1 << failures), kRestartAtMost);
@@ -171,8 +175,8 @@ int run_runner(const std::string& path, const Program& program) {
   }
   const Folder& folder = *opened.value();
   raise_limits();
-  signal(SIGXFSZ, SIG_IGN);  // where even the hard limit is too low writing fails, and that is said
-  for (int fd = 3; fd < 1024; ++fd) close(fd);  // whatever a careless caller left open
+  signal(SIGXFSZ, SIG_IGN);  // If even the hard limit is too low, writes fail with an error that is reported.
+  for (int fd = 3; fd < 1024; ++fd) close(fd);  // A careless caller may have left descriptors open.
   open_log(folder);
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) return 1;
@@ -190,7 +194,7 @@ int run_runner(const std::string& path, const Program& program) {
   ssize_t length = 0;
   while ((length = read(ready[0], &letter, 1)) < 0 && errno == EINTR) {
   }
-  return length == 1 ? 0 : 1;  // 1: it failed at once, its log says why
+  return length == 1 ? 0 : 1;  // 1: the runner failed at once; its log gives the reason.
 }
 
 }  // namespace innkeeper::queue

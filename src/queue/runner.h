@@ -1,9 +1,10 @@
-// The runner: starts what is ready, notes what has ended, and goes when there is nothing left to do. One for
-// each user and folder, by a kernel lock on runner.lock.
+// The runner: starts ready jobs, records ended ones, and exits when there is no work left. A kernel lock on
+// runner.lock ensures one runner for each user and directory.
 //
-// It may be killed at any moment. Jobs go on without it; whoever comes next (its watcher, a caller of the
-// queue, a job's supervisor) starts another, which goes on from the database and the life files. What stands
-// where at each moment, and so what a successor finds, is the table in docs/design/queue.md.
+// The runner may be killed at any moment. Jobs go on without it. The next process to notice starts another
+// one: its watcher, a caller of the queue, or a job's supervisor. The new runner continues from the
+// database and the life files. A table in docs/design/queue.md lists the state that a successor finds after
+// a kill at each moment.
 #pragma once
 
 #include <string>
@@ -12,9 +13,9 @@
 
 namespace innkeeper::queue {
 
-// What `innkeeper queue runner FOLDER` does. Leaves a watcher behind, which starts the runner again when it
-// is killed, and returns when the runner has begun, or has found that there is one: the program's exit
-// status. Requires: the process has one thread, and was made for this.
+// Implements `innkeeper queue runner FOLDER`. Leaves a watcher process behind, which restarts the runner when
+// it is killed. Returns the program's exit status once the runner has begun or another one was found.
+// Requires: the process has one thread and was made for this purpose.
 int run_runner(const std::string& folder, const Program& program);
 
 }  // namespace innkeeper::queue

@@ -20,7 +20,7 @@
 namespace innkeeper::queue {
 namespace {
 
-// A prepared statement that may fail, which here means a row less.
+// A prepared statement that may fail; a failure here means that a row is lost.
 class Statement {
  public:
   Statement(sqlite3* database, const std::string& sql) {
@@ -30,7 +30,7 @@ class Statement {
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
-  // SQLITE_ROW, SQLITE_DONE, or that it cannot be read.
+  // Returns SQLITE_ROW, SQLITE_DONE, or the error of a row that cannot be read.
   int step() { return handle_ == nullptr ? SQLITE_CORRUPT : sqlite3_step(handle_); }
   void reset() {
     if (handle_ != nullptr) sqlite3_reset(handle_);
@@ -54,7 +54,7 @@ class Statement {
   sqlite3_stmt* handle_ = nullptr;
 };
 
-// Of each job the last attempt that has left a file.
+// Notes the last attempt of each job that has left a file.
 void add_attempts(const std::string& folder, std::map<JobId, int>& seen) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -93,7 +93,7 @@ class Salvage {
     all_of("settings");
   }
 
-  // A table's columns by name: one that was brought up to date has them in another order.
+  // Lists a table's columns by name: an upgraded table has them in another order.
   std::vector<std::string> columns(const std::string& table) const {
     std::vector<std::string> names;
     Statement query(to_.raw(), "SELECT name FROM pragma_table_info('" + table + "')");
@@ -114,8 +114,8 @@ class Salvage {
     return "INSERT OR IGNORE INTO " + table + "(" + names + ") VALUES(" + marks + ")";
   }
 
-  // Rows by their number, each by a search of its own, so that a page that cannot be read hides its own rows
-  // alone. Where a search fails the next number is looked for from which one succeeds.
+  // Copies rows by their number. Each row is read by a search of its own, so that an unreadable page hides
+  // only its own rows. After a failed search, skip() looks for the next number from which a search succeeds.
   void by_number(const std::string& table, const std::string& number) {
     Statement next(from_->raw(), select(table) + " WHERE " + number + ">? ORDER BY " + number + " LIMIT 1");
     Statement put(to_.raw(), insert(table));
@@ -137,12 +137,13 @@ class Salvage {
       put.reset();
       put.take_row(next);
       put.step();
-      // A number that does not grow is damage that nobody noticed.
+      // A number that does not grow is damage that SQLite did not report.
       beyond = std::max(beyond + 1, next.integer(0));
     }
   }
 
-  // The least number beyond which a search succeeds, near enough: steps that double, then halves of the last.
+  // Returns approximately the least number beyond which a search succeeds: steps that
+  // double, then halves of the last.
   template <class Search>
   static std::optional<int64_t> skip(const Search& search, int64_t from) {
     constexpr int64_t kFarthest = int64_t{1} << 40;
@@ -190,7 +191,7 @@ class Salvage {
     return query.step() == SQLITE_ROW ? query.integer(0) : 0;
   }
 
-  // What has left output, or runs, is known by its number at least.
+  // Recreates a row for each lost job that has left output or runs; only its number is known.
   Status know_lost_jobs() {
     std::map<JobId, int> seen;
     for (const std::string& name : {folder_.output_folder(), folder_.life_folder()}) add_attempts(name, seen);
@@ -227,11 +228,11 @@ class Salvage {
         attempt_row.bind(++at, value);
       attempt_row.step();
     }
-    // Numbers are never used again, and how many of them nobody knows any more is said.
+    // Numbers are never used again; the lost ones are counted and reported.
     const int64_t last = std::max(last_number(), one("SELECT max(id) FROM jobs"));
     const int64_t pruned_count = one("SELECT sum(last-first+1) FROM endings");
     lost_ = std::max<int64_t>(0, last - pruned_count - one("SELECT count(*) FROM jobs"));
-    // Added to what was lost before.
+    // Added to the number that was lost before.
     Query note(
         to_,
         "INSERT INTO settings(name, value) VALUES(CAST('lost' AS BLOB), ?) ON CONFLICT(name) DO UPDATE SET "
@@ -241,14 +242,14 @@ class Salvage {
     return Query(to_, "INSERT INTO sqlite_sequence(name, seq) VALUES('jobs', ?)").with(last).run();
   }
 
-  // The last number that was given to a job.
+  // Returns the last number that was given to a job.
   int64_t last_number() const {
     if (from_ == nullptr) return 0;
     Statement sequence(from_->raw(), "SELECT seq FROM sqlite_sequence WHERE name='jobs'");
     return sequence.step() == SQLITE_ROW ? sequence.integer(0) : 0;
   }
 
-  // Each job has a command, an environment and details again; one that waited and has lost them has failed.
+  // Gives each job a command, an environment and details again. A waiting job that has lost them has failed.
   Status fill_gaps() {
     static constexpr const char* kSteps[] = {
         "INSERT OR IGNORE INTO commands(id, hash, directory, words) "
@@ -268,7 +269,7 @@ class Salvage {
         "queue''s database' AS BLOB) WHERE job IN (SELECT id FROM gaps)",
         "UPDATE jobs SET state=3, how=4, unmet=0, ended=added WHERE id IN (SELECT id FROM gaps)",
         "DROP TABLE gaps",
-        // Who waits for a job that is gone waits no longer than for one that was lost.
+        // A job that needs a vanished job waits no longer than for one that was lost.
         "UPDATE jobs SET unmet=(SELECT count(*) FROM needs JOIN jobs AS other ON other.id=needs.needs "
         "WHERE needs.job=jobs.id AND other.state<2) WHERE state=0",
     };

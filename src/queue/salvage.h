@@ -1,8 +1,7 @@
-// What of a damaged database goes into the one that takes its place (mend.h).
+// Moves the readable part of a damaged database into its replacement (mend.h).
 //
-// Output files are left as they are: a job that is lost and has some is known again by its number, so that
-// `log` finds it, and one that runs goes on running. A job that waited and whose command or needs are lost
-// has failed.
+// Output files stay as they are. A lost job that has output is known again by its number, so that `log` finds
+// it; a lost job that runs goes on running. A waiting job whose command or needs are lost has failed.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +13,14 @@ namespace innkeeper::queue {
 
 class Database;
 
-// The setting that says how many jobs were lost by all mendings together.
+// Setting: number of jobs that all mendings together have lost.
 inline constexpr const char* kLostSetting = "lost";
 
-// Puts into `to`, which is new, what can be read of `from` (nullptr: nothing can), and what the folder's
-// files tell of jobs. Gives how many jobs are lost as far as their numbers are known.
+// Fills the new database `to` with the readable rows of `from` (nullptr: none) and with the jobs that files
+// in the directory name. Returns how many jobs are lost, as far as their numbers are known.
 Result<int64_t> salvage(Database* from, Database& to, const Folder& folder);
 
-// Some job has left a file here.
+// Returns whether a job has left a file in the directory.
 bool has_traces(const Folder& folder);
 
 }  // namespace innkeeper::queue

@@ -25,14 +25,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Asking the driver for processes takes its lock for milliseconds: not more often. Short jobs are to be
-// measured too, so more often while one is young.
+// Querying the driver for processes takes its lock for milliseconds, so the period is long. While a job is
+// young the period is shorter, so that short jobs are measured too.
 constexpr std::chrono::seconds kMeasureEach{5}, kMeasureYoungEach{1}, kYoung{10};
-constexpr std::chrono::milliseconds kLook{1000};  // without an event
-constexpr std::chrono::milliseconds kSoon{100};   // when the cards are to be looked at again
-constexpr int64_t kPrunedWhileRunning = 100;      // a job that comes meanwhile waits for so many
+constexpr std::chrono::milliseconds kLook{1000};  // Time until the next look if no event arrives.
+constexpr std::chrono::milliseconds kSoon{100};   // Time until the GPUs are queried again.
+// Jobs pruned per pass while jobs run; a new job waits for this pruning.
+constexpr int64_t kPrunedWhileRunning = 100;
 
-// What is to be said of a job whose program left others behind, once they are gone.
+// Explains the end of processes that a job's program had left behind.
 std::string what_was_left(const Life& life) {
   if (!life.left || !life.left->ended_by_us) return "";
   const Left& left = *life.left;
@@ -109,7 +110,7 @@ Status Scheduler::pass() {
     IK_RETURN_IF_ERROR(start_without_cards());
     IK_RETURN_IF_ERROR(start_with_cards());
   }
-  // A queue that is never empty is pruned as it goes.
+  // A queue that is never empty is pruned while it runs.
   if (ended_ >= kPrunedWhileRunning)
     if (const Result<bool> pruned = prune(); !pruned.ok())
       log(LogLevel::warn, "the history was not pruned: " + pruned.status().message());
@@ -146,8 +147,8 @@ Status Scheduler::reap() {
       tell(job, path);
       running_.push_back(job);
     } else if (life.present && !life.began && job.boot_id == boot_id_) {
-      // Its starter was killed before the job could begin, and nobody else will begin it. (After a power cut
-      // the file may lack what was written: then nothing follows from it.)
+      // The runner that made the file was killed before the job could begin, and no other process will begin
+      // it. (After a power cut the file may lack its content, which proves nothing.)
       IK_RETURN_IF_ERROR(store_.take_back(job.id, job.attempt));
       unlink(path.c_str());
       changed_ = true;
@@ -156,7 +157,7 @@ Status Scheduler::reap() {
         return then.id == job.id && then.attempt == job.attempt;
       });
       Ending lost = unseen(job);
-      if (seen) lost.ended_ns = wall_clock_ns();  // at this runner's last look it lived
+      if (seen) lost.ended_ns = wall_clock_ns();  // The job lived at this runner's last look.
       IK_RETURN_IF_ERROR(over(job, lost, why_unseen(job, life)));
     }
   }
@@ -168,8 +169,8 @@ Status Scheduler::reap() {
   return Status::okay();
 }
 
-// The end that nobody wrote down. It lived when it last gave a sign: its output grew, or its supervisor
-// touched its life.
+// Estimates the end of an attempt that no supervisor recorded. The attempt lived at its last sign: the last
+// write to its output, or its supervisor's last touch of the life file.
 Ending Scheduler::unseen(const Running& job) const {
   Ending lost;
   lost.ended_ns = job.started_ns;
@@ -197,7 +198,7 @@ std::string Scheduler::why_unseen(const Running& job, const Life& life) const {
 }
 
 Status Scheduler::over(const Running& job, const Ending& ending, const std::string& reason) {
-  // Before its end is known: after that anybody may prune it.
+  // The job is read before its end is recorded: afterwards any process may prune it.
   Result<Job> whole = store_.get(job.id);
   if (!whole.ok()) return whole.status();
   lease::step("before finish");
@@ -220,9 +221,8 @@ void Scheduler::tell(const Running& job, const std::string& path) {
   Told& told = told_[job.id];
   if (told.attempt != job.attempt) told = {job.attempt, false, std::nullopt};
   if (job.cancel && !told.cancel) told.cancel = signal_supervisor(path, SIGTERM);
-  // A new runner does not know whether the job is stopped, so it says it once. That a job is to stop is said
-  // in each pass: of two signals that wait for a busy supervisor it gets SIGUSR1 first, whichever was sent
-  // last.
+  // A new runner does not know whether the job is stopped, so it signals that once. It signals a stop in each
+  // pass: of two pending signals a busy supervisor gets SIGUSR1 first, whichever was sent last.
   if ((job.held || told.held != job.held) && signal_supervisor(path, job.held ? SIGUSR1 : SIGUSR2))
     told.held = job.held;
 }
@@ -238,7 +238,7 @@ Status Scheduler::start_without_cards() {
       store_.ready(static_cast<int>(std::min<int64_t>(slots - used, 4096)));
   if (!ready.ok()) return ready.status();
   for (const Ready& job : ready.value()) {
-    // One that asks for more slots than there are runs when it is alone.
+    // A job that needs more slots than exist runs alone.
     if (used > 0 && used + job.cpu_slots > slots) break;
     used += job.cpu_slots;
     IK_RETURN_IF_ERROR(start(job.id, {}));
@@ -246,7 +246,8 @@ Status Scheduler::start_without_cards() {
   return Status::okay();
 }
 
-// The life is made first, so that a running job always has one: if it is gone somebody has removed it.
+// The life file is created first, so that a running job always has one; if it is
+// missing, a user has removed it.
 Status Scheduler::start(JobId id, lease::Lease lease) {
   Result<Job> found = store_.get(id);
   if (!found.ok()) return found.status();
@@ -254,7 +255,7 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   if (job.command.empty()) return store_.give_up(id, "its command is lost: the queue's database is damaged");
   const int attempt = job.attempt + 1;
   const std::string path = folder_.life(id, attempt);
-  if (!look(path).alive) unlink(path.c_str());  // of a claim that was never committed
+  if (!look(path).alive) unlink(path.c_str());  // The file belongs to a claim that was never committed.
   Result<lease::OpenFile> life = begin_life(path);
   if (!life.ok()) return explain(id, life.status().message());
   const Result<bool> claimed = store_.claim(id, attempt, lease.uuids(), boot_id_);

@@ -1,11 +1,11 @@
-// What the runner does at each look: notes what has ended, passes on what users want of running jobs, starts
-// what is ready. Holds nothing that is not in the database or the life files: a successor knows as much.
+// The runner's work at each look: records ended jobs, passes users' requests on to running jobs, and starts
+// ready jobs. Holds no state that the database and the life files lack: a successor knows as much.
 //
-// Order: priority, then who was added first. A job without cards waits for CPU slots, strictly in that order.
-// One with cards is tried in that order too; if the first cannot have its cards now it stands in line for
-// them among all users (line.h), and later ones may have what it does not wait for.
+// Jobs are ordered by priority, then by time of addition. A job without GPUs waits for CPU slots, strictly in
+// that order. Jobs with GPUs are tried in that order too. If the first cannot have its GPUs now, it waits in
+// line among all users (line.h). Later jobs may take GPUs that it does not wait for.
 //
-// One thread at a time.
+// Thread safety: one thread uses it at a time.
 #pragma once
 
 #include <chrono>
@@ -23,47 +23,49 @@
 namespace innkeeper::queue {
 
 inline constexpr const char* kSlotsSetting = "cpu_slots";
-inline constexpr const char* kKeepAgeSetting = "keep_age_ns";  // -1: for ever
-inline constexpr const char* kKeepJobsSetting = "keep_jobs";   // -1: all
-// How much history the runner keeps unless set: enough to look things up, little enough to forget about.
+// Setting: age that the history may reach, ns; -1: unlimited.
+inline constexpr const char* kKeepAgeSetting = "keep_age_ns";
+// Setting: number of ended jobs to keep; -1: all.
+inline constexpr const char* kKeepJobsSetting = "keep_jobs";
+// Default size of the history: enough to look things up, little enough to ignore.
 inline constexpr std::chrono::hours kKeepAge{90 * 24};
 inline constexpr int64_t kKeepJobs = 20'000;
-inline constexpr int64_t kKeptByAge = 1'000;  // jobs that never go for their age
+inline constexpr int64_t kKeptByAge = 1'000;  // Number of jobs that are never pruned for their age.
 
-// What is set.
+// Returns the configured bounds.
 Result<Keep> keep_setting(Store& store);
 
-// Nothing runs, and nothing could start however long one waits: until somebody changes something.
+// Returns whether no job runs and none could start until a user changes something.
 Result<bool> nothing_to_do(Store& store);
 
-// Lets a job see the cards of its lease alone; without a lease none.
+// Restricts a job's visible GPUs to those of its lease; without a lease it sees none.
 void show_cards(std::vector<std::string>& environment, const lease::Lease& lease);
 
-// How many CPUs this process may use: how many slots there are unless set.
+// Returns how many CPUs this process may use; the default number of slots.
 int usable_cpus();
 
 class Scheduler {
  public:
   Scheduler(const Folder& folder, const Program& program, Store store);
 
-  // For the runner's beginning: notes what ended while there was none.
+  // Called when the runner begins: records the jobs that ended while there was none.
   Status catch_up() { return reap(); }
-  // Removes life files of attempts that are over: what a killed runner left.
+  // Removes life files of attempts that are over, which a killed runner may leave.
   Status clear_leftovers();
-  // One look at everything. A failure is the database's.
+  // Runs one pass over all jobs. A failure comes from the database.
   Status pass();
-  // The database has been replaced by another (mend.h): what this one does is lost.
+  // Returns whether another database has replaced this one (mend.h); later changes to this one are lost.
   bool moved() const { return store_.moved(); }
   Result<bool> nothing_to_do() { return queue::nothing_to_do(store_); }
-  // Forgets some of what is older than is to be kept. False: there is no more.
+  // Prunes a part of the history. Returns false if no job is left to prune.
   Result<bool> prune();
-  // How long to wait for an event before the next look.
+  // Time to wait for an event before the next look.
   std::chrono::milliseconds patience() const;
-  // Can be read when cards were given.
+  // Becomes readable when GPUs were granted.
   int descriptor() const { return line_.descriptor(); }
 
  private:
-  // What this runner has told a running job's supervisor.
+  // Requests that this runner has passed on to a running job's supervisor.
   struct Told {
     int attempt = 0;
     bool cancel = false;
@@ -88,15 +90,15 @@ class Scheduler {
   const Program& program_;
   Store store_;
   const std::string boot_id_;
-  std::vector<Running> running_;  // as of the last reap()
+  std::vector<Running> running_;  // Running jobs as of the last reap().
   std::map<JobId, Told> told_;
   std::map<JobId, std::string> reasons_;
   std::optional<lease::Arbiter> arbiter_;
   Line line_;
   int64_t seen_version_ = -1;
-  bool pruned_ = false;  // and not tidied yet
-  int64_t ended_ = 0;    // jobs since the last prune()
-  bool changed_ = true;  // cards may be free, or jobs ready, that were not
+  bool pruned_ = false;  // True: jobs were pruned and the database is not tidied yet.
+  int64_t ended_ = 0;    // Number of jobs that ended since the last prune().
+  bool changed_ = true;  // True: GPUs may have become free, or jobs ready, since the last look.
   std::chrono::steady_clock::time_point cards_again_{}, cards_not_before_{}, measure_again_{}, young_until_{};
 };
 

@@ -5,11 +5,11 @@
 
 namespace innkeeper::queue {
 
-// `jobs` holds what lists and the runner read, so that 100,000 of them are a few megabytes; what is long
-// stands elsewhere. Commands and environments are kept once, however many jobs have them. `unmet` counts the
-// needs that have not ended; the indices hold the jobs that could start now, in the order in which they do,
-// those with cards by their `shape`: requests that are granted or refused alike. `endings` is what is left of
-// pruned jobs: how those from `first` to `last` ended.
+// `jobs` holds the columns that lists and the runner read, so that 100,000 rows take a few megabytes; long
+// values stand in other tables. Commands and environments are stored once, however many jobs use them.
+// `unmet` counts the needs that have not ended. The indices hold the jobs that could start now, in the order
+// of their start. Jobs with GPUs are indexed by `shape`: requests of one shape are granted or refused alike.
+// `endings` keeps the final states of pruned jobs `first` to `last`.
 inline constexpr const char* kTables = R"sql(
 CREATE TABLE commands(
   id INTEGER PRIMARY KEY, hash INTEGER NOT NULL, directory BLOB NOT NULL, words BLOB NOT NULL,
@@ -53,7 +53,7 @@ CREATE TABLE attempts(
 CREATE TABLE settings(name BLOB PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 )sql";
 
-// Brings the tables of version `from` to the next one (upgrade.cc).
+// Upgrades the tables of version `from` to the next version (upgrade.cc).
 Status upgrade(Database& database, int from);
 
 inline constexpr Schema kSchema = {

@@ -18,7 +18,7 @@
 namespace innkeeper::queue {
 namespace {
 
-constexpr size_t kTitle = 60;  // bytes
+constexpr size_t kTitle = 60;  // Longest title, bytes.
 
 int64_t signed_hash(std::string_view text) { return static_cast<int64_t>(fnv1a(text)); }
 
@@ -26,7 +26,8 @@ std::string shortened(const std::string& text, size_t most) {
   return text.size() > most ? text.substr(0, most - 3) + "..." : text;
 }
 
-// "lr=0.1 index=3". What tells long values, paths say, apart is at their end.
+// Returns text such as "lr=0.1 index=3". Long values, for example paths, differ at
+// their ends, so the end is shown.
 std::string values_text(const Values& values) {
   constexpr size_t kValue = 20;
   std::string text;
@@ -36,8 +37,8 @@ std::string values_text(const Values& values) {
   return lease::printable(text);
 }
 
-// One job of many is told from its neighbours: "NAME lr=0.1", "lr=0.1: python train.py ...". A terminal may
-// cut a line's end off, so a long command stands behind its values.
+// A job of an array or sweep is told from its neighbours by its values: "NAME lr=0.1", "lr=0.1: python
+// train.py ...". A terminal may cut off a line's end, so a long command follows its values.
 std::string title_of(const JobSpec& spec, const std::vector<std::string>& command, const Values& values) {
   std::string title = spec.name;
   if (title.empty())
@@ -55,7 +56,8 @@ std::string title_of(const JobSpec& spec, const std::vector<std::string>& comman
   return shortened(title, kTitle);
 }
 
-// Of requests for as much of cards that are chosen alike: if one of them is refused now, so are the others.
+// Hash of the parts of a request that decide a grant: if one request of a shape is
+// refused now, so are the others.
 int64_t shape_of(const JobSpec& spec, const std::vector<std::string>& changes) {
   if (!spec.cards) return 0;
   std::vector<std::string> words = lease::to_options(*spec.cards);
@@ -101,7 +103,7 @@ std::vector<std::string> split_words(std::string_view bytes) {
 }
 
 Result<Store> Store::open(const Folder& folder, Durable durable) {
-  // Else SQLite takes the log of a database that has just been put there for that of the one before.
+  // Otherwise SQLite could take the log of a newly placed database for that of its predecessor.
   const DatabaseStays stays(folder);
   Result<Database> database =
       Database::open(folder.database(), durable, kSchema, [&] { return !has_traces(folder); });
@@ -129,7 +131,7 @@ Result<int64_t> Store::intern_command(const std::string& directory, const std::s
   return database_->last_id();
 }
 
-// How many of the needs have not ended.
+// Counts the needs that have not ended.
 Result<int> Store::unmet(const std::vector<Need>& after) {
   int count = 0;
   for (const Need& need : after) {
@@ -153,7 +155,7 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
             [](const Need& a, const Need& b) { return a.job != b.job ? a.job < b.job : a.any < b.any; });
   after.erase(
       std::unique(after.begin(), after.end(), [](const Need& a, const Need& b) { return a.job == b.job; }),
-      after.end());  // of "succeeded" and "ended" the stricter stays
+      after.end());  // Of the two needs "succeeded" and "ended" of one job the stricter stays.
   const std::string environment = join_words(spec.environment.value_or(std::vector<std::string>()));
   const bool many = !spec.indices.empty() || !spec.sweep.empty();
   const int64_t now = wall_clock_ns();
@@ -209,7 +211,7 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
   return ids;
 }
 
-// A queued or running job is over for good. Within a transaction.
+// Ends a queued or running job for good. Requires: a transaction is open.
 Status Store::end(JobId id, State state, const std::string& reason, int64_t ended_ns) {
   IK_RETURN_IF_ERROR(mark(id, state, reason, ended_ns));
   return settle(id, state == State::done);
@@ -221,7 +223,8 @@ Status Store::mark(JobId id, State state, const std::string& reason, int64_t end
   return reason.empty() ? Status::okay() : explain(id, reason);
 }
 
-// Those who need it may go on, or never can: then those who need them, and so on.
+// Releases the jobs that need this one, or ends them because they can never run, and
+// so on through their dependents.
 Status Store::settle(JobId id, bool succeeded) {
   std::vector<std::pair<JobId, bool>> waiting{{id, succeeded}};
   while (!waiting.empty()) {
@@ -264,7 +267,7 @@ Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const
             "INSERT INTO attempts(job, number, started, cards, how, boot) VALUES(?, ?, ?, ?, ?, ?)");
   row.with(id).with(int64_t{attempt}).with(now).with_blob(cards).with(static_cast<int64_t>(How::unknown));
   IK_RETURN_IF_ERROR(row.with_blob(boot_id).run());
-  IK_RETURN_IF_ERROR(explain(id, ""));  // why it waited
+  IK_RETURN_IF_ERROR(explain(id, ""));  // Clears the reason for which the job waited.
   IK_RETURN_IF_ERROR(transaction.commit());
   return true;
 }
@@ -272,7 +275,7 @@ Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const
 Result<State> Store::finish(JobId id, int attempt, const Ending& ending, const std::string& reason) {
   const int64_t now = wall_clock_ns();
   const int64_t ended_ns =
-      ending.ended_ns > 0 ? std::min(ending.ended_ns, now) : now;  // a file may say anything
+      ending.ended_ns > 0 ? std::min(ending.ended_ns, now) : now;  // A damaged file may contain any time.
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
   State state = State::queued;

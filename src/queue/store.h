@@ -1,10 +1,10 @@
-// The queue's database: jobs, what they need, their attempts. Every change is one transaction, and each
+// The queue's database: jobs, their needs and their attempts. Every change is one transaction, and each
 // leaves a state from which any runner can go on (docs/design/queue.md).
 //
-// The store knows no processes. What it says of a running job is what was last written down; whether it lives
-// is for life.h to say.
+// The store knows no processes. It returns the last recorded state of a running job;
+// life.h tells whether the job lives.
 //
-// One thread at a time. Not to be used in a child of fork().
+// Thread safety: one thread uses it at a time. A child of fork() must not use it.
 #pragma once
 
 #include <chrono>
@@ -20,17 +20,17 @@
 
 namespace innkeeper::queue {
 
-// Not 0: nothing is claimed.
+// Setting; any value but 0: no job is claimed.
 inline constexpr const char* kPausedSetting = "paused";
 
-// What to list. By id.
+// Selection of jobs for a list, which is sorted by id.
 struct Filter {
-  std::optional<std::vector<State>> states;  // none: all
-  JobId array = 0;                           // only this array's jobs
-  int64_t newest = 0;                        // at most so many, the last added; 0: all
+  std::optional<std::vector<State>> states;  // States to list; none: all.
+  JobId array = 0;                           // Array whose jobs are listed; 0: all jobs.
+  int64_t newest = 0;                        // Maximum number of jobs, the last added; 0: all.
 };
 
-// What is kept of how an attempt ended.
+// Record of an attempt's end.
 struct Ending {
   How how = How::unknown;
   int code = 0;
@@ -38,25 +38,25 @@ struct Ending {
   Bytes peak_host;
 };
 
-// A running job as the runner needs it.
+// A running job, as the runner needs it.
 struct Running {
   JobId id = 0;
   int attempt = 0;
-  bool cancel = false;  // asked for
+  bool cancel = false;  // True: the user has cancelled it.
   bool held = false;
   int cards = 0;
   int cpu_slots = 0;
-  std::string boot_id;  // of the boot in which it was begun
+  std::string boot_id;  // Boot in which the attempt was begun.
   int64_t started_ns = 0;
 };
 
-// What decides whether a queued job can start; read often.
+// Data that decide whether a queued job can start; read often.
 struct Ready {
   JobId id = 0;
   int cpu_slots = 0;
 };
 
-// The first of those ready jobs whose requests for cards are granted or refused alike. The best is the least.
+// First ready job of one shape; requests of a shape are granted or refused alike. The least head is the best.
 struct Head {
   int64_t shape = 0;
   int priority = 0;
@@ -66,93 +66,95 @@ struct Head {
   }
 };
 
-// What a command needed when it ran before.
+// Resources that a command needed in earlier runs.
 struct Measured {
   int64_t runs = 0;
-  Bytes peak_memory;  // of its fullest card; 0: unknown
+  Bytes peak_memory;  // Peak on the fullest GPU; 0: unknown.
   Bytes peak_host;
 };
 
-// How much history stays. Each is a bound of its own.
+// Bounds on the history. Each bound applies by itself.
 struct Keep {
-  std::optional<std::chrono::nanoseconds> age;  // since the job's end; none: however old
-  std::optional<int64_t> jobs;                  // so many that ended last; none: all
+  std::optional<std::chrono::nanoseconds> age;  // Longest time since a job's end; none: unlimited.
+  std::optional<int64_t> jobs;                  // Number of last-ended jobs to keep; none: all.
 };
-// Limits on what the runner deletes by itself. A wrong clock, at that time or when a job ended, must not
-// delete the history; so a job also counts as no older than the jobs that were added before it.
+// Limits on automatic deletion by the runner. A wrong clock, now or when a job ended, must not delete the
+// history. Therefore a job also counts as no older than the jobs that were added before it.
 struct Care {
-  int64_t now_ns = 0;    // see careful_now()
-  int64_t at_least = 0;  // so many jobs that ended last never go for their age
+  int64_t now_ns = 0;    // Current time, ns since 1970; see careful_now().
+  int64_t at_least = 0;  // Number of last-ended jobs that are never deleted for their age.
 };
 struct Pruned {
   int64_t jobs = 0;
-  Bytes output;  // their files'
+  Bytes output;  // Size of the deleted output files.
 };
 
 class Store {
  public:
   static Result<Store> open(const Folder& folder, Durable durable);
 
-  // One transaction: all of them or none. `environment` and `directory` are filled in already. Ids follow
-  // each other. Fails if the spec makes no sense, or needs a job that did not succeed.
+  // Adds all jobs in one transaction, or none. Requires: `environment` and `directory` are filled in. Ids are
+  // consecutive. Fails if the spec makes no sense or needs a job that did not succeed.
   Result<std::vector<JobId>> add(const JobSpec& spec);
 
   Result<std::vector<JobLine>> list(const Filter& filter);
-  Result<std::vector<JobLine>> ended_last(int64_t count);  // so many, by id
-  Result<Job> get(JobId id);                               // invalid_argument: there is no such job
+  Result<std::vector<JobLine>> ended_last(int64_t count);  // Returns at most `count` jobs, by id.
+  Result<Job> get(JobId id);  // Fails with invalid_argument if there is no such job.
   Result<JobLine> line(JobId id);
-  // The same; of a pruned job its id, array and state only.
+  // As line(), but also accepts a pruned job, of which only id, array and state are known.
   Result<JobLine> known(JobId id);
-  // An array's jobs by id, also when they were pruned.
+  // Returns an array's jobs by id, including pruned ones.
   Result<std::vector<JobId>> members(JobId array);
 
-  // For the runner.
-  Result<std::vector<Ready>> ready(int limit);  // without cards, in their order
-  // With cards: the first of each shape, in their order, at most so many; and the first of one shape.
+  // The following methods are for the runner.
+  Result<std::vector<Ready>> ready(int limit);  // Jobs without GPUs, in the order of their start.
+  // Returns the first job of each shape with GPUs, at most `limit`, in the order of their start.
+  // head() returns that of one shape.
   Result<std::vector<Head>> heads(int limit);
   Result<std::optional<Head>> head(int64_t shape);
   Result<std::vector<Running>> running();
-  // Makes a ready job running, as its next attempt, which is `attempt`. False: it is not ready any more, or
-  // the queue has been paused since the runner looked.
+  // Marks a ready job as running in its next attempt, `attempt`. Returns false if the job is not ready any
+  // more, or if the queue was paused since the runner looked.
   Result<bool> claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id);
-  // The attempt is over: gives the job's new state. Says the old one if it was over already. `reason`: what
-  // there is to say of it besides.
+  // Records that the attempt is over. Returns the job's new state, or its old one if the attempt was over
+  // already. `reason`: additional explanation.
   Result<State> finish(JobId id, int attempt, const Ending& ending, const std::string& reason = "");
-  // It never began: the job is queued again (or cancelled, if that was asked for).
+  // Undoes a claim whose attempt never began: the job is queued again, or
+  // cancelled if the user has cancelled it.
   Status take_back(JobId id, int attempt);
-  // A queued one can never run: it has failed.
+  // Marks a queued job that can never run as failed.
   Status give_up(JobId id, const std::string& reason);
-  // Why it does not run yet.
+  // Records why the job does not run yet.
   Status explain(JobId id, const std::string& reason);
   Status measured(JobId id, int attempt, Bytes peak_memory);
 
-  // Queued jobs are cancelled at once; of running ones it is noted. All or none: or the end of one would let
-  // another begin meanwhile. Gives what they were.
+  // Cancels queued jobs at once, and marks running ones. All are changed in one transaction: otherwise the
+  // end of one job could let another one begin meanwhile. Returns the jobs' former states.
   Result<std::vector<State>> cancel(const std::vector<JobId>& ids);
-  // All or none, but for those that have ended. Gives how many have not.
+  // Changes all jobs or none, except those that have ended. Returns how many have not.
   Result<int64_t> hold(const std::vector<JobId>& ids, bool held);
 
   Result<int64_t> setting(const std::string& name, int64_t otherwise);
   Status set(const std::string& name, int64_t value);
-  Status set_all(const std::vector<std::pair<std::string, int64_t>>& values);  // or none
+  Status set_all(const std::vector<std::pair<std::string, int64_t>>& values);  // Sets all values or none.
   Result<bool> paused();
   Result<Measured> measured_of(const std::string& directory, const std::vector<std::string>& command);
 
-  // Forgets jobs that have ended, and removes their output, the oldest first: at least `enough` of them (an
-  // array goes at once) or all that may go. What waits or runs stays, an array of which anything stays, and
-  // an output that somebody has open. How each ended is known for ever, so that others may still need it.
-  // One transaction.
+  // Deletes ended jobs and their output, the oldest first: at least `enough` of them (an array goes as a
+  // whole), or all that may go. Jobs that wait or run stay. So do an array that has a job that stays, and an
+  // output that a process has open. The final state of each pruned job stays known for ever, so that other
+  // jobs may still need it. One transaction.
   Result<Pruned> prune(const Keep& keep, const Folder& folder, int64_t enough,
                        const std::optional<Care>& care = std::nullopt);
-  // Drops what no job refers to any more, and gives the room back to the disk. What commands needed stays.
+  // Drops rows that no job refers to, and returns their disk space. Measurements of commands stay.
   Status tidy();
 
-  // Something of it was damaged, since this was asked last (mend.h).
+  // Returns whether the database was found damaged since the last call (mend.h).
   bool take_damage() { return database_->take_damage(); }
-  // Another database has taken its place (mend.h), so that the store must be opened again.
+  // Returns whether another database has taken its place (mend.h), so that the store must be opened again.
   bool moved() const { return database_->moved(); }
 
-  // Changes whenever another connection has changed something.
+  // Changes whenever another connection has written.
   int64_t data_version();
 
  private:
@@ -170,7 +172,7 @@ class Store {
   std::unique_ptr<Database> database_;
 };
 
-// Words with a NUL behind each, as /proc has them.
+// Joins words, each followed by a NUL, as /proc does.
 std::string join_words(const std::vector<std::string>& words);
 std::vector<std::string> split_words(std::string_view bytes);
 

@@ -1,4 +1,4 @@
-// The forgetting part of the store.
+// The part of the store that prunes.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -20,8 +20,8 @@
 namespace innkeeper::queue {
 namespace {
 
-// What no job refers to: so many commands that were measured stay, for the next time they run, and so many
-// runs of pruned jobs that ended alike. Both are a few megabytes.
+// Rows to keep that no job refers to: measured commands, for their next run, and runs of pruned jobs that
+// ended alike. Each takes a few megabytes.
 constexpr int64_t kMeasuredCommands = 20'000;
 constexpr int64_t kEndings = 100'000;
 
@@ -31,22 +31,22 @@ struct Member {
   int attempt;
 };
 
-// A file is looked for of each: a damaged number must not keep us at it for hours. (Rows do not tell: of an
-// attempt that never began there may be a file and no row.)
+// Each attempt costs a file lookup, so a damaged number must not cost hours. (The rows do not help: an
+// attempt that never began may have a file and no row.)
 int attempts_of(int64_t value) {
-  constexpr int kMostAttempts = 1'100'000;  // retries have a limit of a million
+  constexpr int kMostAttempts = 1'100'000;  // Retries have a limit of a million.
   return std::min(count_of(value), kMostAttempts);
 }
 
-// Somebody reads it, or writes to it still: a process that the job left behind, `queue log -f`, `tail -f`.
-// The kernel grants a write lease on a file only to the one who has it open alone. Where it has no leases
-// (FUSE) nobody can tell; who has the file open then keeps what is in it.
+// Returns whether a process still reads or writes the file: a process that the job left behind, `queue log
+// -f`, `tail -f`. The kernel grants a write lease on a file only to a process that alone has it open. A file
+// system without leases (FUSE) hides this; a process with the file open then keeps its content.
 bool is_open_elsewhere(const std::string& path) {
   const lease::OpenFile file(
       [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
   if (!file.valid()) return false;
-  // Who opens it at this very moment waits for us, and this signal, which means nothing, says so: the usual
-  // one would end the process.
+  // A process that opens the file at this moment waits for us, and the kernel signals that. SIGURG is ignored
+  // by default; the usual signal would end this process.
   (void)fcntl(file.fd(), F_SETSIG, SIGURG);
   if (fcntl(file.fd(), F_SETLEASE, F_WRLCK) != 0) return errno == EAGAIN;
   (void)fcntl(file.fd(), F_SETLEASE, F_UNLCK);
@@ -71,7 +71,7 @@ Status Store::forget(JobId id) {
   return Status::okay();
 }
 
-// Jobs that follow each other and ended alike share a row.
+// Records a pruned job's final state. Consecutive jobs that ended alike share a row.
 Status Store::remember(JobId id, JobId array, State state) {
   const auto like = [&](const char* sql, int64_t other, int64_t& found) -> Status {
     Query query(*database_, sql);
@@ -96,7 +96,7 @@ Status Store::remember(JobId id, JobId array, State state) {
 
 Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enough,
                             const std::optional<Care>& care) {
-  // What ended at this time with this id, or before.
+  // Selects jobs that ended before this time, or at this time with at most this id.
   using Cut = std::pair<int64_t, int64_t>;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   constexpr Cut kNothing{std::numeric_limits<int64_t>::min(), 0};
@@ -109,8 +109,8 @@ Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enou
     cut = next.with(count).step() ? Cut{next.integer(0), next.integer(1)} : kNothing;
     return next.status();
   };
-  Cut old = kNothing, beyond = kNothing;  // by age, by number
-  int64_t young = kMost;                  // what was added with this id or later is not old
+  Cut old = kNothing, beyond = kNothing;  // Bounds by age and by number.
+  int64_t young = kMost;                  // Jobs with this id or a later one are not old.
   if (keep.age) old = {(care ? care->now_ns : wall_clock_ns()) - keep.age->count(), kMost};
   if (keep.age && care) {
     Cut spare;
@@ -127,7 +127,7 @@ Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enou
 
   std::vector<std::pair<JobId, std::vector<Member>>> units;
   {
-    std::set<JobId> arrays;  // looked at already
+    std::set<JobId> arrays;  // Arrays that were examined already.
     Query found(*database_,
                 "SELECT id, array, state, attempt FROM jobs INDEXED BY jobs_ended WHERE state>1 "
                 "AND (ended, id) <= (?1, ?2) AND ((ended, id) <= (?3, ?4) OR id < ?5) AND array NOT IN "
@@ -159,8 +159,8 @@ Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enou
       IK_RETURN_IF_ERROR(forget(job.id));
       IK_RETURN_IF_ERROR(remember(job.id, array, job.state));
     }
-  // The files before the commit: killed between the two, we leave a job without output, which goes the next
-  // time, but never an output that nobody knows of.
+  // The files are removed before the commit. A kill between the two leaves a job without output, which the
+  // next pruning deletes, but never an output without a job.
   for (const auto& [array, unit] : units)
     for (const Member& job : unit)
       for (int attempt = 1; attempt <= job.attempt; ++attempt) {

@@ -1,4 +1,4 @@
-// The reading half of the store.
+// The part of the store that reads.
 #include <string.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace innkeeper::queue {
 namespace {
 
-constexpr int kMostShapes = 4096;  // that are looked at: a few milliseconds
+constexpr int kMostShapes = 4096;  // Limit on the shapes examined per pass; they take a few milliseconds.
 
 #define IK_LINE_COLUMNS \
   "SELECT id, array, state, held, how, code, priority, cards, memory, attempt, unmet, added, started, " \
@@ -87,7 +87,7 @@ Result<std::vector<JobLine>> Store::list(const Filter& filter) {
   int64_t mask = filter.states ? 0 : -1;
   if (filter.states)
     for (const State state : *filter.states) mask |= int64_t{1} << static_cast<int>(state);
-  // One statement for each shape of question, so that each has the plan that fits it.
+  // Each kind of query has its own statement, so that SQLite plans each of them well.
   const char* sql = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 ORDER BY id";
   if (everything) sql = IK_LINE_COLUMNS "ORDER BY id";
   if (newest) sql = IK_LINE_COLUMNS "WHERE (?1 >> state) & 1 ORDER BY id DESC LIMIT ?2";
@@ -120,7 +120,7 @@ Result<JobLine> Store::line(JobId id) {
   return line;
 }
 
-// Of those that were pruned, the last at or before this one.
+// The last run of pruned jobs that begins at or before the id.
 #define IK_ENDING "SELECT last, state, array FROM endings WHERE first<=? ORDER BY first DESC LIMIT 1"
 
 Status Store::no_job(JobId id) {
@@ -151,7 +151,7 @@ Result<std::vector<JobId>> Store::members(JobId array) {
   while (jobs.step()) ids.push_back(jobs.integer(0));
   IK_RETURN_IF_ERROR(jobs.status());
   if (!ids.empty()) return ids;
-  // An array's ids follow each other, from its own on.
+  // An array's ids are consecutive and start at the array's own id.
   Query pruned(*database_, "SELECT first, last, array FROM endings WHERE first>=? ORDER BY first");
   pruned.with(array);
   while (pruned.step() && pruned.integer(2) == array)
@@ -237,7 +237,7 @@ Result<std::vector<Ready>> Store::ready(int limit) {
 
 Result<std::vector<Head>> Store::heads(int limit) {
   std::vector<Head> list;
-  // From one shape to the next, however many jobs have it.
+  // Jumps from one shape to the next, however many jobs have each.
   for (int64_t from = INT64_MIN; static_cast<int>(list.size()) < kMostShapes;) {
     Query query(*database_, IK_HEAD "shape>=? ORDER BY shape, priority DESC, id LIMIT 1");
     if (!query.with(from).step()) {

@@ -38,11 +38,12 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLookForRunner{2000};
 constexpr milliseconds kWriteAgain{1000};
-// What a program leaves behind may end by itself: the last lines of a `tee`, workers that see their pipe
-// close.
+// Processes that a program leaves behind may end by themselves: the last lines of a `tee`,
+// workers that see their pipe close.
 constexpr milliseconds kLeftAlone{2000};
 constexpr milliseconds kKillAgain{2};
-constexpr milliseconds kKillAgainAtMost{1000};  // another user's, or stuck in the kernel
+// Such a process belongs to another user or is stuck in the kernel.
+constexpr milliseconds kKillAgainAtMost{1000};
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -58,7 +59,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return list;
 }
 
-// The earliest of moments, of which some are not set.
+// Returns the earliest of several moments, of which some may be unset.
 Clock::time_point earliest(Clock::time_point first,
                            std::initializer_list<std::optional<Clock::time_point>> rest) {
   for (const auto& each : rest)
@@ -83,14 +84,14 @@ class Supervisor {
   }
 
  private:
-  // The record names the runner until now.
+  // Until now the lease record names the runner.
   void take_lease() {
     if (launch_.lease.held() && lease::take_over_here(launch_.lease).ok())
       (void)launch_.lease.share_through_exec();
   }
 
-  // What another job of this number has said stays: a database that lost its end, or an old copy of one that
-  // was put in its place, gives numbers again.
+  // Output of another job with this number is kept under another name. A database that lost its end, or that
+  // an old copy replaced, gives numbers again.
   int open_output() const {
     const std::string path = folder_.output(launch_.id, launch_.attempt);
     const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND | O_CLOEXEC;
@@ -112,7 +113,7 @@ class Supervisor {
       set_variable(launch_.environment, lease::kDescriptorVariable,
                    std::to_string(launch_.lease.descriptor()));
     }
-    // A lease's descriptor is closed by fork()'s handler unless it is shared, which it is.
+    // fork()'s handler closes the descriptor of a lease that is not shared; this lease is shared.
     job_ = fork();
     if (job_ == 0) become_job(output, go, wrong);
     const int error = errno;
@@ -126,7 +127,7 @@ class Supervisor {
     Began began;
     const auto line = lease::process_line(getpid());
     began.supervisor = line.empty() ? lease::ProcessKey{getpid(), 0} : line[0];
-    // From here on the job may have run. Until then it only waits, and ends if we do.
+    // From here on the job may have run. Until then it only waits, and ends if the supervisor ends.
     if (!write_began(launch_.life.fd(), began)) {
       const int reason = errno;
       kill(job_, SIGKILL);
@@ -153,7 +154,7 @@ class Supervisor {
   }
 
   [[noreturn]] void become_job(int output, const int* go, const int* wrong) {
-    close(go[1]);  // else it would never see that the supervisor is gone
+    close(go[1]);  // With this end open the job would never see that the supervisor is gone.
     setpgid(0, 0);
     char letter = 0;
     ssize_t length = 0;
@@ -171,13 +172,13 @@ class Supervisor {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
-    // What the runner has open is not the job's, whoever opened it.
+    // The job must not inherit descriptors of the runner, whichever code opened them.
     for (const int fd : open_descriptors_but({launch_.life.fd(), launch_.lease.descriptor()}))
       fcntl(fd, F_SETFD, FD_CLOEXEC);
     std::vector<char*> arguments = pointers(launch_.command);
     std::vector<char*> variables = pointers(launch_.environment);
     take_limits(launch_.limits);
-    environ = variables.data();  // before execvp: it is the job's PATH that counts
+    environ = variables.data();  // Set before execvp(), which searches the job's PATH.
     const bool is_there = chdir(launch_.directory.c_str()) == 0;
     if (is_there) execvp(arguments[0], arguments.data());
     const int error = errno;
@@ -187,7 +188,7 @@ class Supervisor {
     _exit(told > 0 ? 127 : 126);
   }
 
-  // Until nothing of the job is left.
+  // Watches the job until none of its processes is left.
   void watch_job() {
     if (launch_.time_limit) deadline_ = Clock::now() + *launch_.time_limit;
     const sigset_t set = watched_signals();
@@ -217,7 +218,7 @@ class Supervisor {
     }
     if (now >= look_again_) {
       futimens(launch_.life.fd(),
-               nullptr);  // so that it is known how long it lived, should nobody see its end
+               nullptr);  // A touch records how long the attempt lived, in case its end is lost.
       restore_lease();
       ensure_runner();
       look_again_ = now + kLookForRunner;
@@ -244,7 +245,7 @@ class Supervisor {
     if (signal == SIGUSR2) go_on();
   }
 
-  // The program's process group. Once the program is reaped its number may be another group's.
+  // Process group of the program; 0 once the program is reaped, because another group may reuse its number.
   pid_t group() const { return ended_ ? 0 : job_; }
 
   void go_on() {
@@ -257,8 +258,9 @@ class Supervisor {
   }
 
   void end_job(How why) {
-    if (kill_at_) return;                                      // on its way
-    if (ended_ && !launch_.linger) return end_what_is_left();  // the job has ended, and how is known
+    if (kill_at_) return;  // The end is in progress.
+    // The program has ended, and its end is recorded.
+    if (ended_ && !launch_.linger) return end_what_is_left();
     why_ = why;
     had_ended_ = ended_;
     end_all();
@@ -277,7 +279,7 @@ class Supervisor {
     kill_at_ = Clock::now() + launch_.grace;
   }
 
-  // True: nothing of the job is left, neither its program nor what that has left behind.
+  // Reaps children. Returns true if neither the program nor a process that it left behind lives.
   bool reap() {
     int status = 0;
     pid_t child = 0;
@@ -288,12 +290,12 @@ class Supervisor {
       ending_.how = WIFEXITED(status) ? How::exited : How::signalled;
       ending_.code = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
     }
-    if (child < 0) return true;  // whoever descends from us has an ancestor among our children
+    if (child < 0) return true;  // Every descendant has an ancestor among our children.
     if (program) leave_behind();
     return false;
   }
 
-  // The program has ended, others of the job have not.
+  // Called when the program has ended and other processes of the job live.
   void leave_behind() {
     left_.program = ending_;
     note_left();
@@ -304,7 +306,7 @@ class Supervisor {
 
   void note_left() {
     const std::vector<lease::Descendant> others = lease::descendants(getpid());
-    if (others.empty()) return;  // gone meanwhile
+    if (others.empty()) return;  // The others have ended meanwhile.
     left_.count = static_cast<int>(others.size());
     left_.first = others.front().process.pid;
     left_.name = others.front().name;
@@ -312,7 +314,7 @@ class Supervisor {
     folder_.wake();
   }
 
-  // How the job has ended, all in all. A program that ended well by itself at the last moment has.
+  // Decides how the whole job ended. A program that succeeded at the last moment counts as successful.
   void settle() {
     if (!why_) return;
     const bool well = ending_.how == How::exited && ending_.code == 0;
@@ -332,7 +334,7 @@ class Supervisor {
     ensure_runner();
   }
 
-  // The keeper does, as long as there is one.
+  // The keeper starts the runner as long as it lives.
   void ensure_runner() {
     if (getppid() != keeper_) ensure_runner_outside(folder_, program_);
   }
@@ -343,13 +345,13 @@ class Supervisor {
   const pid_t keeper_ = getppid();
   Tree tree_;
   pid_t job_ = -1;
-  bool ended_ = false;  // the program has, and is reaped
-  Ending ending_;       // the program's
+  bool ended_ = false;  // True: the program has ended and is reaped.
+  Ending ending_;       // End of the program.
   Left left_;
-  std::optional<How> why_;  // the job was ended
-  bool had_ended_ = false;  // the program had by then
+  std::optional<How> why_;  // Reason for which the job was ended; none: it was not.
+  bool had_ended_ = false;  // True: the program had ended before the job was ended.
   keep::Restore restore_;
-  // `left_until_`: what the program has left behind is left alone until then.
+  // `left_until_`: time until which processes that the program left behind may go on.
   std::optional<Clock::time_point> deadline_, left_until_, kill_at_, stopped_at_;
   Clock::time_point look_again_;
   milliseconds kill_again_ = kKillAgain;
@@ -364,14 +366,14 @@ Status start_supervisor(Launch launch, const Folder& folder, const Program& prog
     const Result<int> shared = launch.lease.share_through_exec();
     if (!shared.ok()) return shared.status();
   }
-  // No signal between fork() and the supervisor's own handling.
+  // Signals are blocked between fork() and the supervisor's own handling.
   const sigset_t set = watched_signals();
   sigset_t before;
   pthread_sigmask(SIG_BLOCK, &set, &before);
   lease::step("before fork");
   const pid_t child = fork();
   if (child == 0) {
-    signal(SIGCHLD, SIG_DFL);  // the runner ignores its children; the supervisor wants its job's status
+    signal(SIGCHLD, SIG_DFL);  // The runner ignores its children; the supervisor needs its job's status.
     keep(launch.life, launch.lease, folder, program,
          [&] { Supervisor(std::move(launch), folder, program).run(); });
   }

@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::string_view kIndex = "index";
 
-// Somebody's text may stand in it: one line that no terminal obeys.
+// The message may contain a user's text, so it is made one line that no terminal obeys.
 Status wrong(std::string_view message) { return Status(Code::invalid_argument, lease::printable(message)); }
 
-// The whole of `text` as a number that a sweep may reach.
+// Parses the whole of `text` as a number that a sweep may reach.
 bool read_term(std::string_view text, int64_t& value) {
   return read_number(text, value) && value <= 1'000'000'000;
 }
@@ -28,7 +28,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-// What a shell takes for the name of a variable, so that it can be one.
+// Returns whether a shell accepts the text as the name of a variable.
 bool is_name(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   return !text.empty() && letter(text[0]) &&

@@ -13,14 +13,15 @@
 namespace innkeeper::queue {
 namespace {
 
-// Enough for what forks while it is looked for; not for a bomb, which SIGKILL ends.
+// Enough for a process that forks during the search, but not for a fork bomb, which SIGKILL ends.
 constexpr int kLooks = 3;
 constexpr int kKillLooks = 50;
 
-// What forks and ends by turns lives for less than a look through /proc takes. Each of its lives becomes a
-// child of ours, and these the kernel lists at once. They cannot become others: nobody but us reaps them.
+// A process that forks and ends by turns lives for less time than a pass through /proc takes. Each
+// new process becomes a child of ours, and the kernel lists these at once. Their numbers cannot be
+// reused, because only we reap them.
 void kill_children() {
-  std::ifstream list("/proc/thread-self/children");  // not in every kernel
+  std::ifstream list("/proc/thread-self/children");  // Some kernels lack this file.
   for (pid_t child = 0; list >> child;) kill(child, SIGKILL);
 }
 

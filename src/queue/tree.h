@@ -1,9 +1,9 @@
-// All processes of a job, for its supervisor, below which they all are: it is their subreaper, so that also
-// those come to it whose parents have ended. A session of its own, a process group of its own or a double
-// fork takes nobody out of the tree; only what another service starts on a job's behalf (docker, at,
-// systemd-run) is not in it.
+// All processes of a job, which are descendants of its supervisor. The supervisor is their subreaper, so that
+// processes whose parents have ended become its children. A session or process group of its own or a double
+// fork takes no process out of the tree. Only processes that another service starts on a job's behalf
+// (docker, at, systemd-run) are outside.
 //
-// They are found by /proc, again and again: a job may fork at any moment.
+// The processes are searched in /proc repeatedly, because a job may fork at any moment.
 #pragma once
 
 #include <sys/types.h>
@@ -16,15 +16,17 @@ namespace innkeeper::queue {
 
 class Tree {
  public:
-  // The calling process, which has one thread, becomes the tree's root.
+  // Makes the calling process the tree's root. Requires: it has one thread.
   Tree();
 
-  // To each once. To the process group `group` at one moment, so that a process that it is just forking gets
-  // it too; to the others as they are found. 0: no such group (any more).
+  // Signals each process once. The process group `group` is signalled at one moment, so that a process that
+  // it is just forking gets the signal too. The other processes are signalled as they are found. `group` 0:
+  // there is no such group (any more).
   static void signal(int number, pid_t group);
 
-  // SIGKILL to all that are there. Who has got it forks no more: when a look finds nobody new all have got
-  // it, or are another user's. True: there were new ones up to the last look, so call it again soon.
+  // Sends SIGKILL to all present processes. A killed process forks no more, so a pass that finds no new
+  // process is the last. By then all have got the signal or belong to another user. Returns true if the last
+  // pass found new ones; call it again soon then.
   bool kill_all();
 
  private:

@@ -1,16 +1,17 @@
-// Databases of older versions of the program, brought up to date.
+// Upgrades databases of older versions of the program.
 #include "queue/schema.h"
 
 namespace innkeeper::queue {
 namespace {
 
-// 2: what is left of pruned jobs.
+// Version 2: final states of pruned jobs.
 constexpr const char* kPrunedEndings =
     "CREATE INDEX jobs_ended ON jobs(ended, id) WHERE state > 1;"
     "CREATE TABLE endings("
     "first INTEGER PRIMARY KEY, last INTEGER NOT NULL, state INTEGER NOT NULL, array INTEGER NOT NULL)";
 
-// 3: requests that are granted or refused alike. Nothing is known of those that are there, so each is alone.
+// Version 3: shapes of requests that are granted or refused alike. Existing jobs get a
+// shape each, as theirs is unknown.
 constexpr const char* kRequestShapes =
     "ALTER TABLE jobs ADD COLUMN shape INTEGER NOT NULL DEFAULT 0;"
     "UPDATE jobs SET shape=id WHERE cards > 0;"
@@ -18,12 +19,12 @@ constexpr const char* kRequestShapes =
     "CREATE INDEX jobs_ready_cards ON jobs(shape, priority DESC, id)"
     " WHERE state = 0 AND held = 0 AND unmet = 0 AND cards > 0";
 
-// 4: a job is all of its processes, which have so long to end, or may stay.
+// Version 4: a job is all of its processes, which get a grace period to end or may linger.
 constexpr const char* kAllProcesses =
     "ALTER TABLE details ADD COLUMN grace_ms INTEGER NOT NULL DEFAULT 30000;"
     "ALTER TABLE details ADD COLUMN linger INTEGER NOT NULL DEFAULT 0";
 
-// Came in the course of 3: an umask, a nice value and limits. Without them a job has the runner's.
+// Came during version 3: umask, nice value and limits. A job without them has the runner's.
 constexpr const char* kOwnLimits = "ALTER TABLE environments ADD COLUMN limits BLOB NOT NULL DEFAULT x''";
 
 }  // namespace

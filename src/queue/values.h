@@ -1,6 +1,6 @@
-// Numbers of a row as what they mean. A damaged database may say anything: what is no value of an enumeration
-// becomes its last one, and a number is held to what it can be, so that nobody who reads it has to ask.
-// Internal.
+// Converts numbers of a row to their meaning. A damaged database may contain any number. An unknown
+// value of an enumeration becomes its last one, and a number is clamped to its range, so that
+// readers need no checks. Internal.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 
 namespace innkeeper::queue {
 
-inline constexpr int kMostCounted = 1'000'000'000;            // of attempts, slots, cards and the like
-inline constexpr int64_t kMostMs = 100LL * 365 * 86'400'000;  // a century, so that sums with a clock fit
+inline constexpr int kMostCounted = 1'000'000'000;  // Largest count of attempts, slots, GPUs and the like.
+// Longest time, ms: a century, so that sums with a clock do not overflow.
+inline constexpr int64_t kMostMs = 100LL * 365 * 86'400'000;
 
 inline State state_of(int64_t value) {
   return value >= 0 && value <= static_cast<int64_t>(State::interrupted) ? static_cast<State>(value)

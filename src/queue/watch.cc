@@ -8,7 +8,7 @@
 
 namespace innkeeper::queue {
 namespace {
-constexpr std::chrono::milliseconds kPoll{100};  // without inotify
+constexpr std::chrono::milliseconds kPoll{100};  // Polling period without inotify.
 }
 
 Watch::Watch(const Folder& folder) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {

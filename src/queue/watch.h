@@ -1,5 +1,5 @@
-// Wakes who waits for something in the queue's folder: inotify on its wake file and on the life folder, and a
-// timer where inotify is used up.
+// Wakes a thread that waits for a change in the queue's directory. It uses inotify on the wake file and on
+// the life directory, or a timer if no inotify instance is available.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // Until something has changed since the last call, `also` can be read (-1: none), or `limit`. True:
-  // something has happened. Blocks.
+  // Waits until a file has changed since the last call, `also` can be read (-1: none), or `limit` has passed.
+  // Returns true if one of the first two happened. Blocks.
   bool wait(std::chrono::milliseconds limit, int also = -1);
 
  private:

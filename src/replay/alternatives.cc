@@ -11,10 +11,10 @@
 namespace innkeeper::replay {
 namespace {
 
-constexpr int64_t kParts = 64;      // in which tensors are divided where some may stay
-constexpr double kInstant = 1e-12;  // seconds: no kernel takes less
+constexpr int64_t kParts = 64;      // Number of parts into which tensors are divided if some may stay.
+constexpr double kInstant = 1e-12;  // Shorter than any kernel, s.
 
-// Into how many modules a step is divided, and how many ahead they are fetched.
+// Number of modules in a step, and number of modules that are prefetched ahead.
 struct Cut {
   int64_t modules = 1;
   int64_t ahead = 1;
@@ -26,7 +26,7 @@ const Parts& step_of(const RecordedProgram& program, int64_t at) {
                            [](int64_t value, const Parts& step) { return value < step.end; });
 }
 
-// In which order tensors of one role go first.
+// Order of the tensors of one role: the first ones move first.
 int64_t order_of(const RecordedProgram& program, const Tensor& tensor) {
   if (tensor.role != Role::gradient || tensor.uses.empty())
     return tensor.uses.empty() ? kNone : tensor.uses[0].at;
@@ -36,8 +36,8 @@ int64_t order_of(const RecordedProgram& program, const Tensor& tensor) {
   return use == tensor.uses.end() ? kNone : use->at;
 }
 
-// For each tensor of these roles the part, of kParts, to which it belongs: the first ones have the lowest.
-// Each role of each step is divided by itself. kParts: of no such role.
+// Returns for each tensor of these roles its part (0 to kParts - 1): the first tensors have the lowest. Each
+// role of each step is divided separately. kParts: the tensor has no such role.
 std::vector<int64_t> parts_of(const RecordedProgram& program, std::initializer_list<Role> roles) {
   std::vector<int64_t> parts(program.tensors.size(), kParts);
   for (const Role role : roles) {
@@ -72,7 +72,7 @@ std::vector<bool> up_to(const std::vector<int64_t>& parts, int64_t end) {
   return moved;
 }
 
-// A step's operators cut into modules, whose kernels take about equally long.
+// A step's operators, divided into modules whose kernels take about equal time.
 class Modules {
  public:
   Modules(const RecordedProgram& program, const Cut& cut) : ahead_(cut.ahead), of_(program.kernels.size()) {
@@ -91,20 +91,21 @@ class Modules {
     }
   }
 
-  // Is there a module between those of these two operators?
+  // Returns whether a module lies between those of these two operators.
   bool apart(int64_t use, int64_t next) const { return of_[index(next)] > of_[index(use)] + 1; }
-  // From where on what this operator wants may be fetched, if it was used at `use` before.
+  // Returns the first operator beside which a tensor of operator `at` may be fetched, if its
+  // previous use was `use`.
   int64_t before(int64_t at, int64_t use = kNone) const {
     return std::max(use + 1, begins_[index(std::max<int64_t>(of_[index(at)] - ahead_, 0))]);
   }
 
  private:
   const int64_t ahead_;
-  std::vector<int64_t> of_;      // each operator
-  std::vector<int64_t> begins_;  // operators
+  std::vector<int64_t> of_;      // Module of each operator.
+  std::vector<int64_t> begins_;  // First operator of each module.
 };
 
-// Adds a tensor's trips: between all uses that are apart, or for saved activations across the turn alone.
+// Adds a tensor's trips: between all uses that are apart; for saved activations only across the turn.
 void add_trips(Course& course, const RecordedProgram& program, size_t number, const Modules& modules) {
   const Tensor& tensor = program.tensors[number];
   if (tensor.uses.empty()) {
@@ -131,7 +132,7 @@ void add_trips(Course& course, const RecordedProgram& program, size_t number, co
   }
   const TensorUse last = tensor.uses.back();
   if (tensor.role == Role::saved) return;
-  // A gradient is of no use behind the optimizer's part, though the program keeps it.
+  // A gradient is not used after the optimizer's part, though the program keeps it.
   course.trips.push_back(
       {.tensor = number, .leaves = last.at, .copied = tensor.lasts && (dirty || last.write)});
 }
@@ -143,7 +144,7 @@ Course course_of(const RecordedProgram& program, const std::vector<bool>& moved,
   return course;
 }
 
-// The program without the optimizer's parts, which the host computes.
+// Returns the program without the optimizer's parts, which the host computes.
 RecordedProgram without_optimizer(RecordedProgram program) {
   const auto within = [&](int64_t at) { return at >= step_of(program, at).optimizer; };
   for (const Parts& step : program.steps)
@@ -153,7 +154,7 @@ RecordedProgram without_optimizer(RecordedProgram program) {
   return program;
 }
 
-// What the host touches of each step.
+// Returns the bytes that the host touches in each step.
 double host_bytes(const RecordedProgram& program) {
   double bytes = 0;
   for (const Tensor& tensor : program.tensors) {
@@ -165,8 +166,8 @@ double host_bytes(const RecordedProgram& program) {
   return bytes;
 }
 
-// State is at the host for good, gradients go there, and trained parameters come from there once in a step.
-// Where modules are given, parameters leave between their other uses as well. `rest`: without_optimizer().
+// State stays at the host for good, gradients go there, and trained parameters come from there once per step.
+// With modules, parameters also leave between their other uses. `rest`: without_optimizer().
 Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest, const Modules* modules,
                       double bandwidth) {
   std::vector<bool> moved(rest.tensors.size());
@@ -180,7 +181,7 @@ Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest,
                (tensor.role == Role::gradient && !tensor.uses.empty());
     if (tensor.trained) trained += static_cast<double>(tensor.bytes);
   }
-  std::vector<size_t> updated;  // trips that wait for the host
+  std::vector<size_t> updated;  // Trips that wait for the host.
   for (size_t i = 0; i < moved.size(); ++i) {
     if (!moved[i]) continue;
     const Tensor& tensor = rest.tensors[i];
@@ -188,7 +189,7 @@ Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest,
       for (size_t k = 0; k < tensor.uses.size(); ++k) {
         const int64_t at = tensor.uses[k].at;
         if (k + 1 < tensor.uses.size() && tensor.uses[k + 1].at < step_of(rest, at).end) continue;
-        // One that lasts is filled with zeros where it is.
+        // A gradient that lasts is filled with zeros in place.
         course.trips.push_back({.tensor = i, .leaves = at, .copied = true, .keeps_room = tensor.lasts});
       }
       continue;
@@ -213,7 +214,7 @@ Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest,
       updated.push_back(k);
     }
   }
-  // They come back in the order in which they are wanted, and that is how the host makes them.
+  // They return in the order of their use, and the host computes them in that order.
   std::stable_sort(updated.begin(), updated.end(),
                    [&](size_t a, size_t b) { return course.trips[a].returns < course.trips[b].returns; });
   double done = 0;
@@ -228,7 +229,7 @@ Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest,
   return course;
 }
 
-// The fastest of what is tried.
+// The fastest of the tried courses.
 class Best {
  public:
   Best(const cost::LinkModel& link, Bytes room) : link_(link), room_(room) {}
@@ -261,7 +262,8 @@ Alternative in_parts(const RecordedProgram& program, const cost::LinkModel& link
   };
   for (const Cut& cut : kCuts) {
     const Modules modules(program, cut);
-    int64_t most = kParts;  // the fewest that fit; more than those leave room for what is fetched ahead
+    // Fewest parts that fit; more parts leave space for tensors that are fetched ahead.
+    int64_t most = kParts;
     for (int64_t least = 0; least + 1 < most;) {
       const int64_t middle = (least + most) / 2;
       (least_room(program, course(middle, modules)) <= room ? most : least) = middle;

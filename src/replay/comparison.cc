@@ -12,8 +12,8 @@
 namespace innkeeper::replay {
 namespace {
 
-constexpr size_t kLast = 4;    // steps that count
-constexpr size_t kOthers = 5;  // steps of the alternatives, which need not find anything out
+constexpr size_t kLast = 4;    // Number of last steps that are averaged.
+constexpr size_t kOthers = 5;  // Steps of the alternatives, which need no steps to learn.
 
 StepCost average(const std::vector<StepCost>& steps) {
   const size_t count = std::min(kLast, steps.size());
@@ -27,7 +27,7 @@ StepCost average(const std::vector<StepCost>& steps) {
   return {sum.seconds / static_cast<double>(of), Bytes(sum.in.count() / of), Bytes(sum.out.count() / of)};
 }
 
-// With the time of the kernels, and of the copies if they are waited for.
+// Computes costs with the time of the kernels, plus that of the copies if the program waits for them.
 StepCost cost_of(const std::vector<Traffic>& steps, double kernels, const cost::LinkModel* waited) {
   std::vector<StepCost> costs;
   for (const Traffic& step : steps) {
@@ -41,7 +41,7 @@ StepCost cost_of(const std::vector<Traffic>& steps, double kernels, const cost::
   return average(costs);
 }
 
-// Its operators.
+// Returns the number of operators in the last step.
 int64_t last_step(const trace::AccessRecord& record) {
   int64_t last = 0;
   int64_t now = 0;
@@ -106,7 +106,7 @@ Result<Comparison> compare(const trace::AccessRecord& recorded, const cost::GpuM
     Row row{.share = share,
             .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
     row.fits = fill(row, record, {.card = card, .link = link, .times = extended_times}, found);
-    // An operator that is too large by itself is so for all.
+    // An operator that does not fit alone fits under no method.
     if (row.fits.ok()) row.others = alternatives(program, link, row.budget, host_bandwidth);
     if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
     found.rows.push_back(std::move(row));

@@ -12,11 +12,11 @@ using trace::RecordedAccess;
 using trace::RecordEntry;
 
 struct Birth {
-  int step = 0;  // 0: before the last two; 1, 2: in the one before last, in the last
+  int step = 0;  // Step of the birth: 1, the one before last; 2, the last; 0, an earlier one.
   size_t ordinal = 0;
 };
 
-// The blocks of the last two steps, by where they were born.
+// The blocks of the last two steps, by the place of their birth.
 class LastSteps {
  public:
   explicit LastSteps(const AccessRecord& record) : record_(record) {}
@@ -49,7 +49,7 @@ class LastSteps {
     return compare();
   }
 
-  // What `block` of the last step is called so many steps later.
+  // Returns the id that the counterpart of the last step's `block` has `steps` steps later.
   BlockId later(BlockId block, int64_t steps) const {
     const auto found = births_.find(block);
     if (found == births_.end() || found->second.step == 0) return block;
@@ -63,7 +63,7 @@ class LastSteps {
   size_t end() const { return end_; }
 
  private:
-  static constexpr uint64_t kFirst = uint64_t{1} << 48;  // of the names that no recorded block has
+  static constexpr uint64_t kFirst = uint64_t{1} << 48;  // First id beyond all recorded blocks.
 
   Status compare() const {
     const auto differ = [&](size_t at) {
@@ -88,10 +88,10 @@ class LastSteps {
 
   bool follows(BlockId now, BlockId before) const {
     const auto found = births_.find(now);
-    if (found == births_.end()) return !births_.contains(before);  // freed, and never touched
+    if (found == births_.end()) return !births_.contains(before);  // The block was freed and never touched.
     if (found->second.step == 0) return now == before;
     if (found->second.step == 2) return born_[1][found->second.ordinal] == before;
-    const auto earlier = births_.find(before);  // one more step back: there the names end
+    const auto earlier = births_.find(before);  // The block is one more step back, where the names end.
     return earlier == births_.end() || earlier->second.step == 0;
   }
 

@@ -1,4 +1,4 @@
-// More steps than were recorded: those to come are as the last one was, with blocks of their own.
+// Extends a record by further steps that repeat the last one, with blocks of their own.
 #pragma once
 
 #include "base/status.h"
@@ -6,8 +6,8 @@
 
 namespace innkeeper::replay {
 
-// The record and `more` steps after it. The last two steps must have done the same, each with its own blocks
-// in the places of the other's: else there is no telling what the next would do.
+// Returns the record and `more` steps after it. Fails unless the last two steps did the same, each with its
+// own blocks in the places of the other's. Otherwise the next steps are unknown.
 Result<trace::AccessRecord> with_more_steps(const trace::AccessRecord& record, int64_t more);
 
 }  // namespace innkeeper::replay

@@ -19,9 +19,9 @@ struct Item {
   bool born = false;
   bool resident = false;
   bool dirty = false;
-  int64_t rank = 0;  // the first in line leaves first
+  int64_t rank = 0;  // Position in the line; the first leaves first.
   std::vector<int64_t> uses;
-  size_t next = 0;  // of those
+  size_t next = 0;  // Index of the next of `uses`.
 };
 
 class Pager {
@@ -58,7 +58,7 @@ class Pager {
     int64_t needed = 0;
     for (const RecordedAccess& access : record_.of(entry)) {
       Item& item = items_[access.block];
-      line_.erase({item.rank, access.block});  // what is in use does not leave
+      line_.erase({item.rank, access.block});  // A block in use does not leave.
       if (!item.resident) needed += item.size;
       if (!item.resident && item.born) {
         step_.in += Bytes(item.size);

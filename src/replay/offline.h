@@ -1,5 +1,6 @@
-// What a record would move at a card of a given room by a rule that knows the whole of it, or nothing of what
-// comes: what plans and pagers are measured against. Bytes alone: each copy is made when it must be.
+// Bytes that a record moves on a GPU of a given memory by a rule that knows the whole record, or none
+// of its future. Plans and pagers are measured against it. It counts only bytes: each copy is made at
+// the last moment.
 #pragma once
 
 #include <vector>
@@ -11,20 +12,20 @@
 namespace innkeeper::replay {
 
 enum class Leaves : uint8_t {
-  farthest_next_use,    // Belady's MIN
-  least_recently_used,  // what a pager without foresight does
+  farthest_next_use,    // Belady's MIN.
+  least_recently_used,  // The rule of a pager without foresight.
 };
 
 struct Traffic {
   Bytes in{0};
-  Bytes out{0};  // what had been written since it came
+  Bytes out{0};  // Blocks written since they arrived.
   int64_t copies = 0;
 };
 
-// For each step. Fails if an operator alone needs more than the room.
+// Returns the traffic of each step. Fails if one operator alone needs more than `room`.
 Result<std::vector<Traffic>> traffic(const trace::AccessRecord& record, Bytes room, Leaves rule);
 
-// The most bytes that are alive at once.
+// Returns the peak of the bytes that are alive.
 Bytes most_alive(const trace::AccessRecord& record);
 
 }  // namespace innkeeper::replay

@@ -1,5 +1,5 @@
-// Plays a record on an engine with a simulated card that holds no data: what a program that was recorded once
-// would take on any card, with any room. The engine, its policy and its plans are those that programs use.
+// Plays a record on an engine with a simulated GPU that holds no data. It estimates a recorded program's time
+// on any GPU with any budget. The engine, its policy and its plans are those that programs use.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace innkeeper::replay {
 
-// How plans know what kernels take.
+// Source of the plans' knowledge of kernel times.
 struct KernelTimes {
   enum class By : uint8_t {
-    card,   // It tells, and its clock is known.
-    model,  // Its clock is known; a model says what each kernel takes.
+    card,   // The GPU reports the times, and its clock is known.
+    model,  // The GPU's clock is known; a model gives each kernel's time.
     none,   // Kernels and clock are unknown, and plans count bytes.
   };
   By by = By::card;
-  // By a model: the same operators with the work that it takes them for.
+  // For By::model: the same operators with the work that the model assumes.
   const trace::AccessRecord* model = nullptr;
-  // The host takes so long to launch each kernel; 0: no time.
+  // Time that the host takes to launch each kernel, s; 0: none.
   double host_seconds = 0;
-  bool one_clock = false;  // Plans do not know the host's.
+  bool one_clock = false;  // True: plans do not know the host's clock.
 };
 
 struct Setup {
@@ -35,18 +35,18 @@ struct Setup {
   cost::LinkModel link = cost::default_host_link();
   Bytes budget{0};  // Budget of the GPU; 0: enough for all.
   bool planning = true;
-  bool recompute = false;  // blocks may be dropped and computed again
+  bool recompute = false;  // True: blocks may be discarded and recomputed.
   std::unique_ptr<EvictionPolicy> (*policy)() = make_reuse_distance_policy;
   KernelTimes times = {};
 };
 
 struct StepCost {
   double seconds = 0;  // Virtual time of the GPU.
-  Bytes in{0};         // over the link
+  Bytes in{0};         // Bytes over the link.
   Bytes out{0};
 };
 
-// What blocks took at the host at most, and the memory that was held for them.
+// Peak of the blocks' bytes at the host, and of the memory that was held for them.
 struct HostUse {
   Bytes used{0};
   Bytes held{0};
@@ -57,18 +57,19 @@ struct Played {
   int64_t operators = 0;
   Bytes peak{0};  // Peak at the GPU.
   HostUse host = {};
-  Bytes bound{0};  // the least that arrives in a period, where one was planned (plan/bound.h)
+  Bytes bound{0};  // Lower bound on the bytes that arrive in a period, if one was planned (plan/bound.h).
 };
 
-// Fails as the program would: an operator that does not fit is out_of_memory.
+// Fails as the program would: an operator that does not fit gives out_of_memory.
 Result<Played> play(const trace::AccessRecord& record, const Setup& setup);
 
-// What an operator's kernels do; one kernel that touches its operands once where the record does not say.
+// Returns the work of an operator's kernels; one kernel that touches its operands once if the
+// record has none.
 trace::Work work_of(const trace::AccessRecord& record, const trace::RecordEntry& operation);
-// What they take by themselves.
+// Returns the time of these kernels alone.
 double seconds_of(const trace::AccessRecord& record, const trace::RecordEntry& operation,
                   const cost::GpuModel& card);
-// Those of each step.
+// Returns the kernels' seconds of each step.
 std::vector<double> kernel_seconds(const trace::AccessRecord& record, const cost::GpuModel& card);
 
 }  // namespace innkeeper::replay

@@ -67,7 +67,8 @@ class Reader {
 
   int64_t now() const { return static_cast<int64_t>(program_.kernels.size()); }
 
-  // What was freed before the first step, or in it without a use: the step before has it, none of these.
+  // Removes tensors that were freed before the first step, or in it without a use: they belong to
+  // the step before.
   void drop_what_is_over() {
     std::erase_if(program_.tensors,
                   [](const Tensor& tensor) { return tensor.died != kAlive && tensor.uses.empty(); });
@@ -98,7 +99,8 @@ class Reader {
       written |= use.at >= last.optimizer && use.write;
     }
     tensor.role = !within ? Role::parameter : !before ? Role::state : Role::parameter;
-    if (before && within && !written) tensor.role = Role::gradient;  // that zeros fill, and that is not freed
+    // A lasting gradient is filled with zeros and not freed.
+    if (before && within && !written) tensor.role = Role::gradient;
     tensor.trained = tensor.role == Role::parameter && written;
   }
 

@@ -13,7 +13,7 @@ bool ever_there(const Course& course, size_t tensor) {
   return course.never_there.empty() || !course.never_there[tensor];
 }
 
-// Bytes at the card while each operator runs.
+// Returns the bytes on the GPU while each operator runs.
 std::vector<int64_t> occupied(const RecordedProgram& program, const Course& course) {
   std::vector<int64_t> change(program.kernels.size() + 1);
   for (size_t i = 0; i < program.tensors.size(); ++i) {
@@ -65,7 +65,7 @@ class Simulation {
     const StepCost& before = ends[ends.size() - 4];
     const StepCost step{(last.seconds - before.seconds) / 2, Bytes((last.in - before.in).count() / 2),
                         Bytes((last.out - before.out).count() / 2)};
-    // Copies that fall behind further in each step would catch up with it in the end.
+    // Copies that fall further behind in each step would determine the step's time in the end.
     return {std::max({step.seconds, static_cast<double>(step.in.count()) / link_.bandwidth,
                       static_cast<double>(step.out.count()) / link_.bandwidth}),
             step.in, step.out};
@@ -77,7 +77,7 @@ class Simulation {
     int64_t bytes = 0;
   };
 
-  // When each trip is fetched, and what comes and goes at each operator.
+  // Decides when each trip is fetched, and which tensors come and go at each operator.
   void plan(int64_t room) {
     std::vector<int64_t> there = occupied(program_, course_);
     std::vector<size_t> order;
@@ -149,8 +149,8 @@ class Simulation {
     arrived_[number] = in_free_;
   }
 
-  // When so much room is there. What is given later is taken no further than is needed: it is free for no
-  // other before.
+  // Returns the time at which `bytes` are free. Of a later release only the needed part is taken: no other
+  // claim before could use it.
   double claim(int64_t bytes, double now) {
     for (; !leaving_.empty() && leaving_.front().at <= now; leaving_.pop_front())
       free_ += leaving_.front().bytes;
@@ -173,15 +173,15 @@ class Simulation {
   const Course& course_;
   const cost::LinkModel& link_;
   int64_t free_;
-  std::deque<Release> leaving_;  // in the order of time
+  std::deque<Release> leaving_;  // Releases in the order of time.
   double now_ = 0, in_free_ = 0, out_free_ = 0, host_begin_ = 0;
   int64_t step_begin_ = 0;
   int64_t in_ = 0, out_ = 0;
-  // By operator: bytes that are new before it and gone behind it, and trips.
+  // By operator: bytes that are new before it and gone after it, and trips.
   std::vector<int64_t> born_, gone_;
   std::vector<std::vector<size_t>> outgoing_, incoming_, wanted_;
-  std::vector<double> arrived_;   // by trip
-  std::vector<double> out_done_;  // by tensor
+  std::vector<double> arrived_;   // Time of arrival by trip.
+  std::vector<double> out_done_;  // End of the copy out by tensor.
 };
 
 }  // namespace

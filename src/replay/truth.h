@@ -1,4 +1,4 @@
-// A record whose kernels take as long as on a machine that differs from the model (cost/truth.h).
+// Makes a record whose kernels take as long as on a machine that differs from the model (cost/truth.h).
 #pragma once
 
 #include "cost/truth.h"

@@ -20,8 +20,8 @@ constexpr size_t kMaxQueues = 256;
 constexpr QueueIndex kCompute = 0;
 constexpr size_t kDirections = 4;
 
-// Sorted, without overlaps and empty ranges: bytes that are hidden twice would be lost, the second time
-// poison.
+// Returns the ranges sorted, without overlaps and empty ranges: bytes that are hidden twice would be lost, as
+// the second hiding stores poison.
 std::vector<WrittenRange> merge(std::span<const WrittenRange> written) {
   std::vector<WrittenRange> ranges;
   for (const WrittenRange& range : written) {
@@ -86,14 +86,14 @@ class Accelerator::Impl {
     return *queues_[index];
   }
 
-  // Executes all that was put on any queue. The host has not waited for it: virtual time stays.
+  // Executes all work of all queues. The host has not waited for it, so virtual time stays.
   void finish() const {
     for (QueueIndex index = 0; index < queue_count(); ++index) queue(index).advance();
   }
 
   QueueIndex queue_count() const { return count_.load(std::memory_order_acquire); }
 
-  // Whether the next item of an idle queue is executed when it is put there.
+  // Returns whether the next item of an idle queue is executed when it is put there.
   bool at_once() {
     if (options.visibility == Visibility::early) return true;
     if (options.visibility == Visibility::late) return false;
@@ -104,7 +104,7 @@ class Accelerator::Impl {
     return ((mixed ^ (mixed >> 31)) & 1) != 0;
   }
 
-  // Counts `size` as in use if the capacity holds it; else says what is in use.
+  // Counts `size` as in use if the capacity holds it; else sets `now` to the bytes in use.
   bool reserve(int64_t size, int64_t& now) {
     now = in_use.load(std::memory_order_relaxed);
     do {
@@ -113,10 +113,11 @@ class Accelerator::Impl {
     return true;
   }
 
-  // Who may still touch a piece of memory that is free.
+  // Users that may still touch a piece of free memory.
   struct Fence {
     std::vector<std::shared_ptr<SimEvent>> users;
-    bool in_order = true;  // the one user is the compute queue as it was then; its bytes are poison
+    // True: the only user is the compute queue as it was at the free; the bytes are poison.
+    bool in_order = true;
   };
 
   void give_back(void* data, Fence fence) {
@@ -143,7 +144,7 @@ class Accelerator::Impl {
     return fence;
   }
 
-  // What is put on the queue from now on is executed after the event, whatever its time.
+  // Makes work put on the queue from now on execute after the event, whatever its time.
   void order(WorkQueue& later, const std::shared_ptr<SimEvent>& event) {
     const bool now = at_once() && later.idle();
     if (event->passed() && later.idle()) return;
@@ -169,18 +170,19 @@ class Accelerator::Impl {
   Arena memory;
   const std::shared_ptr<Arena> side;
   std::array<std::atomic<int64_t>, kDirections> copied = {};
-  std::atomic<int> computing = 0;   // kernels between their begin and their end
-  std::atomic<int64_t> in_use = 0;  // what the capacity is checked against; equal to memory.live() at rest
+  std::atomic<int> computing = 0;  // Number of kernels between their begin and their end.
+  // Bytes in use, for the check against the capacity; equal to memory.live() at rest.
+  std::atomic<int64_t> in_use = 0;
 
  private:
   Mutex mutex_;
   const std::shared_ptr<HostTime> host_ = std::make_shared<HostTime>();
-  // Written once each, before count_ says that they are there.
+  // Each element is written once, before count_ includes it.
   std::array<std::shared_ptr<WorkQueue>, kMaxQueues> queues_;
   std::atomic<QueueIndex> count_ = 0;
   uint64_t state_ IK_GUARDED_BY(mutex_);
   RoomClock room_ IK_GUARDED_BY(mutex_);
-  std::unordered_map<void*, Fence> fences_ IK_GUARDED_BY(mutex_);  // of free memory
+  std::unordered_map<void*, Fence> fences_ IK_GUARDED_BY(mutex_);  // Fences of free memory.
 };
 
 Accelerator::Accelerator(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -206,7 +208,7 @@ Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
                                            ", free " + to_string(Bytes(capacity - in_use)) +
                                            "; a larger sim node in INNKEEPER_NODES gives it more");
   }
-  // Copies want what is free for longest, kernels what they used last.
+  // Copies prefer the bytes that have been free longest, kernels those that they used last.
   const Arena::Order order = first == kCompute ? Arena::Order::newest : Arena::Order::oldest;
   Result<Arena::Piece> piece = impl_->memory.allocate(Bytes(rounded), order);
   if (!piece.ok()) {
@@ -218,8 +220,8 @@ Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
   double since = 0;
   const Impl::Fence fence = impl_->take(data, Bytes(rounded), first, queue.time(), since);
   const bool waits = !fence.users.empty() && !(fence.in_order && first == kCompute);
-  // The last users of the bytes are waited for; in virtual time other bytes will do that are free by then, as
-  // on a card that maps other pages there.
+  // The queue waits for the last users of the bytes. In virtual time other bytes that are free by then
+  // suffice, as on a GPU that remaps pages.
   if (waits) {
     for (const auto& user : fence.users) impl_->order(queue, user);
   }
@@ -227,15 +229,15 @@ Result<void*> Accelerator::allocate(Bytes size, QueueIndex first) {
   if (first == kCompute && impl_->computing.load(std::memory_order_relaxed) > 0) {
     queue.forget_spoiled(data, static_cast<size_t>(rounded));
   }
-  if (waits && first == kCompute) queue.advance();  // the kernel that asks is computing already
-  // What a copy is given it hides itself, once it may.
+  if (waits && first == kCompute) queue.advance();  // The requesting kernel is computing already.
+  // A copy hides the bytes that it gets itself, once it may.
   const bool stale = piece.value().fresh || (first == kCompute && !fence.in_order);
   if (options.poison && stale) std::memset(data, kPoison, static_cast<size_t>(rounded));
   return data;
 }
 
 void Accelerator::free(void* data) {
-  const NeedsHeap books;  // It is called where nothing may be thrown.
+  const NeedsHeap books;  // free() is called where no exception may be thrown.
   WorkQueue& compute = impl_->queue(kCompute);
   const bool poison = impl_->options.poison;
   if (poison || !compute.idle()) {
@@ -300,7 +302,7 @@ Event Accelerator::copy(QueueIndex queue, void* destination, const void* source,
                                                           std::memory_order_relaxed);
   const bool moves = impl_->options.data || !is_blank(destination);
   const Copy copy{destination, source, moves ? size : 0};
-  const bool may_start = target.idle();  // nothing stands before it: its destination has no other user
+  const bool may_start = target.idle();  // No work precedes it: its destination has no other user.
   const bool at_once = impl_->at_once() && may_start;
   if (may_start && !at_once && impl_->options.poison && disjoint(copy))
     std::memset(destination, kPoison, size);

@@ -1,5 +1,5 @@
-// What work costs in virtual time, in seconds. Pure functions; links are full duplex, so directions do not
-// share.
+// Cost of work in virtual time, seconds. Pure functions; links are full duplex, so the directions do not
+// share bandwidth.
 #pragma once
 
 #include "cost/gpu_model.h"

@@ -51,7 +51,8 @@ class SimDevice final : public Device {
       accelerator_->wait(index(queue), event);
       return Status::okay();
     }
-    return event == nullptr ? Status::okay() : event->synchronize();  // a disk's: it may have failed
+    // The event may be a failed one of a disk.
+    return event == nullptr ? Status::okay() : event->synchronize();
   }
 
   Result<Event> copy_in(void* device, const void* host, Bytes size) override {

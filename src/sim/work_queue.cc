@@ -8,10 +8,10 @@
 namespace innkeeper::sim {
 namespace {
 
-// Told whenever a queue stops running. One for the process: waiting for another thread's copy is rare.
+// Notified whenever a queue stops running. One for the process: waiting for another thread's copy is rare.
 CondVar stopped_running;
 
-// Kernels that the host may launch ahead: CUDA blocks a launch behind some 1,024 that are pending.
+// Kernels that the host may launch ahead: CUDA blocks a launch after some 1,024 pending ones.
 constexpr size_t kMostLaunched = 1024;
 
 bool overlap(const void* a, size_t a_size, const void* b, size_t b_size) {
@@ -135,7 +135,7 @@ void WorkQueue::finish_front() {
 
 void WorkQueue::advance(Position position) {
   if (passed(position)) return;
-  // A stack of its own: a chain of waits may be as long as all that is pending.
+  // An explicit stack: a chain of waits may be as long as all pending work.
   struct Goal {
     std::shared_ptr<WorkQueue> queue;
     Position position;
@@ -160,7 +160,7 @@ void WorkQueue::advance(Position position) {
       continue;
     }
     if (item.wait == nullptr) {
-      queue->running_ = true;  // others may push behind it meanwhile: a deque leaves `item` where it is
+      queue->running_ = true;  // Other threads may push to the queue meanwhile: a deque does not move `item`.
       lock.unlock();
       item.execute();
       lock.lock();
@@ -206,7 +206,7 @@ void WorkQueue::poison(void* data, size_t size) {
     while (running_ && items_.front().touches(data, size)) stopped_running.wait(machine_mutex);
     if (std::any_of(items_.begin(), items_.end(),
                     [&](const Item& item) { return item.touches(data, size); })) {
-      std::memset(data, kPoison, size);  // none of them begins meanwhile
+      std::memset(data, kPoison, size);  // No copy begins meanwhile.
       return;
     }
   }
@@ -231,7 +231,7 @@ void WorkQueue::host_saw(double time) {
 
 void WorkQueue::launch(double seconds) {
   MutexLock lock(machine_mutex);
-  // The kernel before has its end now.
+  // The end of the preceding kernel is known now.
   std::vector<double>& ends = host_->ends;
   if (ends.size() < kMostLaunched) ends.resize(kMostLaunched);
   ends[host_->launched++ % kMostLaunched] = host_->kernels;

@@ -10,14 +10,14 @@ namespace innkeeper::telemetry {
 
 namespace {
 
-// The library's handles, in its order: each socket's cards.
+// The library's handles, in its order: the GPUs of each socket.
 struct Handles {
   std::vector<amdsmi::Device> devices;
   amdsmi::Code code = amdsmi::kSuccess;
   const char* question = "amdsmi_get_socket_handles";
 };
 
-// The library tells how many there are, then which.
+// Reads a list from the library, which returns first its length and then its entries.
 template <class Handle, class Ask>
 amdsmi::Code read_handles(const Ask& ask_list, std::vector<Handle>& handles) {
   uint32_t count = 0;
@@ -67,7 +67,7 @@ Driver read_driver(const amdsmi::Library& library, const Handles& handles) {
                               ? "unknown"
                               : std::to_string(number.first) + "." + std::to_string(number.second) + "." +
                                     std::to_string(number.third);
-  // In the oldest version the name stands first.
+  // The oldest version has the name as its first field.
   if (handles.devices.empty() || number.first <= amdsmi::kOldestVersion) return driver;
   amdsmi::Buffer info = {};
   if (amdsmi::ask(library.driver_info, handles.devices.front(), &info) == amdsmi::kSuccess) {
@@ -77,7 +77,7 @@ Driver read_driver(const amdsmi::Library& library, const Handles& handles) {
   return driver;
 }
 
-// Partitions of one card have one unique id, so ROCR cannot tell them apart by it: none of them is usable.
+// Partitions of one GPU have one unique id, so ROCR cannot distinguish them: none of them is usable.
 void lose_partitions(std::vector<amdsmi::Device>& devices, Part& part) {
   std::vector<Card> cards;
   std::vector<amdsmi::Device> kept;
@@ -99,9 +99,9 @@ void lose_partitions(std::vector<amdsmi::Device>& devices, Part& part) {
                    [](const LostCard& a, const LostCard& b) { return a.driver_index < b.driver_index; });
 }
 
-// False: the library was stopped meanwhile.
+// Returns false if other code has stopped the library meanwhile.
 bool read_cards(const amdsmi::Library& library, const Handles& handles, Wanted wanted, Part& part) {
-  std::vector<amdsmi::Device> devices;  // of part.cards, in its order
+  std::vector<amdsmi::Device> devices;  // Handles in the order of part.cards.
   for (size_t i = 0; i < handles.devices.size(); ++i) {
     Card card;
     card.vendor = Vendor::amd;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostText = 256;
 constexpr uint32_t kMostWatts = kMostMilliwatts / 1000;
-// What is more than this many watts is that many microwatts.
+// A power cap above this many watts is taken as a number of microwatts.
 constexpr uint64_t kLeastMicrowatts = 100'000;
 
 bool is_available(uint32_t number) { return number != kNotAvailable16 && number != kNotAvailable32; }
@@ -28,7 +28,7 @@ T first_of(const Buffer& buffer) {
   return value;
 }
 
-// A process without a number is none. Without any memory it is one that this user may not look into.
+// Adds a process. Number 0 means no process. A process without memory is one that this user may not inspect.
 void add(std::map<int64_t, Process>& found, uint32_t pid, uint64_t vram) {
   if (pid == 0) return;
   Process& process = found[pid];
@@ -48,9 +48,9 @@ std::vector<Process> list_of(std::map<int64_t, Process>& found) {
 
 }  // namespace
 
-// The text is a UUID of version 1 whose digits are, by the library's source in ROCm 6 and 7: the id's highest
-// byte, the partition's number, the model, eight that are fixed (1000 and 80 among them), then the id's
-// others.
+// The text is a UUID of version 1. The order of its digits follows the library's source in ROCm 6 and 7. It
+// is the id's highest byte, the partition's number, the model, eight fixed digits (1000 and 80 among them),
+// then the id's other bytes.
 std::optional<uint64_t> unique_id_of(const std::string& library_uuid) {
   if (library_uuid.size() != 36 || library_uuid[14] != '1') return std::nullopt;
   std::string digits;
@@ -69,7 +69,7 @@ std::optional<uint64_t> unique_id_of(const std::string& library_uuid) {
 
 Reading<std::string> CardReader::uuid(const std::string& bus_id) {
   constexpr const char* kQuestion = "amdsmi_get_gpu_device_uuid";
-  std::array<char, 64> text = {};  // more than the library is told of
+  std::array<char, 64> text = {};  // Larger than the size that the library is given.
   uint32_t length = kUuidSize;
   const Code code = ask_card(kQuestion, library_.uuid, device_, &length, text.data());
   forbidden_ = code == kNoPermission;
@@ -138,7 +138,8 @@ Reading<Memory> CardReader::memory() {
     question = kUsed;
     code = ask_card(kUsed, library_.memory_used, device_, static_cast<int>(kMemoryVram), &used);
   }
-  // These are read from the card's own files, whatever it does: a card that cannot is off the bus.
+  // These values come from the GPU's own files, whatever the GPU does: a GPU that cannot supply
+  // them is off the bus.
   if (code == kInputOutput) lose(question, code);
   if (code != kSuccess) return no_reading<Memory>(library_, question, code);
   if (total == 0 || total > kMostMemory) return nonsense<Memory>(kTotal, total);
@@ -179,7 +180,7 @@ Reading<Power> CardReader::power() {
   return power;
 }
 
-// At the edge, as on older cards; newer ones have the hottest point alone.
+// Reads the edge sensor, as older GPUs have it; newer ones have only the hottest point.
 Reading<int> CardReader::temperature() {
   constexpr const char* kQuestion = "amdsmi_get_temp_metric";
   int64_t degrees = 0;
@@ -241,7 +242,7 @@ Reading<std::vector<Process>> CardReader::numbered_processes() {
   std::map<int64_t, Process> found;
   for (const uint32_t pid : list) {
     Process23 info = {};
-    // kNotFound is the process's here, not the card's: it may have ended meanwhile.
+    // kNotFound concerns the process, not the GPU: the process may have ended meanwhile.
     const bool known = pid != 0 && ask(library_.process_info, device_, pid, &info) == kSuccess;
     add(found, pid, known ? info.vram : 0);
   }
@@ -257,8 +258,7 @@ Reading<std::vector<Process>> CardReader::processes() {
   }
 }
 
-// Cards that are one hop apart have a link of their own; two hops go through one processor, more through
-// several.
+// GPUs one hop apart have a direct link. Two hops pass through one processor, more through several.
 Link read_link(const Library& library, Device a, Device b) {
   uint64_t hops = 0;
   int type = 0;

@@ -1,5 +1,5 @@
-// Reading one AMD card by AMD SMI: the questions behind each member of Card, and what makes their answers
-// safe to use. As in cards.h, every answer is taken for what it may be.
+// Reads one AMD GPU by AMD SMI: the queries for each member of Card, and the checks that make their answers
+// safe to use. As in cards.h, no answer is trusted unchecked.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ class CardReader {
  public:
   CardReader(const Library& library, Device device) : library_(library), device_(device) {}
 
-  // UUID, bus id, name, place in ROCR's order. False: the card has no identity, `why()` says why.
+  // Reads UUID, bus id, name and place in ROCR's order. Returns false if the GPU has no identity; why()
+  // gives the reason.
   bool read_identity(Card& card);
   void read(Wanted wanted, Card& card);
 
   bool lost() const { return lost_; }
   bool forbidden() const { return forbidden_; }
-  // The library was stopped by other code.
+  // True: other code has stopped the library.
   bool gone() const { return gone_; }
   const std::string& why() const { return why_; }
 
@@ -58,11 +59,11 @@ class CardReader {
   std::string why_;
 };
 
-// The unique id that the library has put into what it calls a UUID; none if there is none in it, as for cards
-// to which the kernel gives none.
+// Returns the unique id that the library has put into its UUID. None: the UUID contains none, as for GPUs to
+// which the kernel gives none.
 std::optional<uint64_t> unique_id_of(const std::string& library_uuid);
 
-// How two cards reach each other.
+// Returns the link between two GPUs.
 Link read_link(const Library& library, Device a, Device b);
 
 }  // namespace innkeeper::telemetry::amdsmi

@@ -11,8 +11,8 @@ namespace innkeeper::telemetry::amdsmi {
 
 namespace {
 
-// The numbers are the library's major versions, of ROCm 10, 7, 6.4, 6.1 to 6.3 and 6.0, newest first; the
-// plain name comes with ROCm's packages, in a folder that the loader often does not know.
+// The numbers are the library's major versions, of ROCm 10, 7, 6.4, 6.1 to 6.3 and 6.0, newest first. The
+// plain name comes with ROCm's packages, in a directory that the loader often does not know.
 constexpr const char* kNames[] = {"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25",
                                   "libamd_smi.so.24", "libamd_smi.so.23", "libamd_smi.so.1",
                                   "libamd_smi.so"};
@@ -20,7 +20,7 @@ constexpr const char* kNames[] = {"libamd_smi.so.27", "libamd_smi.so.26", "libam
 void* open_library() {
   if (const char* path = std::getenv("INNKEEPER_AMDSMI"); path != nullptr && *path != '\0')
     return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-  // Looking through all folders costs more than a snapshot may, and most machines have no such card.
+  // Searching all directories costs more than a snapshot may, and most machines have no AMD GPU.
   if (access("/sys/module/amdgpu", F_OK) != 0) return nullptr;
   for (const char* name : kNames) {
     if (void* file = dlopen(name, RTLD_LAZY | RTLD_LOCAL); file != nullptr) return file;
@@ -58,8 +58,8 @@ Failure failed_init(const Library& library, Code code) {
 
 // Loads and starts the library.
 Failure start(Library& library) {
-  dlerror();  // forgets what others left there
-  // Never closed: threads of others may be inside.
+  dlerror();  // Clears an earlier error of other code.
+  // The library is never closed: threads of other code may be inside.
   void* file = open_library();
   if (file == nullptr) return not_loaded();
 #define IK_AMDSMI_FIND(member, name, type) \

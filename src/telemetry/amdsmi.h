@@ -1,13 +1,12 @@
-// AMD SMI: finding and loading the library, starting it (session.h), and the one funnel that every question
-// goes through.
+// AMD SMI: finds, loads and starts the library (session.h). Every query passes through one function, ask().
 //
-// It is started once in a process and never stopped: in ROCm 6 it does not count its starts (newer sources
-// do), so stopping our own would take it away from other code in the process (PyTorch uses it too), while
-// calls of theirs run. If other code stops it, we start it again. The cards are those that it found when
-// it was started; one that is plugged in later is not seen. It reads files of the kernel's, and starting it
-// loads no HIP and no ROCR.
+// The library is started once in a process and never stopped. In ROCm 6 it does not count its starts (newer
+// sources do). Stopping ours would therefore stop it for other code in the process (PyTorch uses it too)
+// during its calls. If other code stops it, we start it again. The GPUs are those found at the start; a GPU
+// that is plugged in later is not seen. The library reads files of the kernel, and starting it loads
+// neither HIP nor ROCR.
 //
-// Handles are addresses in the library. They are taken again for each snapshot.
+// Handles are addresses in the library. Each snapshot reads them again.
 #pragma once
 
 #include <string>
@@ -19,22 +18,22 @@
 
 namespace innkeeper::telemetry::amdsmi {
 
-// What the library offers; nullptr for what it lacks.
+// Functions of the library; nullptr: it lacks the function.
 struct Library {
 #define IK_AMDSMI_MEMBER(member, name, type) std::add_pointer_t<type> member = nullptr;
   IK_AMDSMI_FUNCTIONS(IK_AMDSMI_MEMBER)
 #undef IK_AMDSMI_MEMBER
-  Version number = {};  // all 0 if it cannot tell
+  Version number = {};  // Version of the library; all 0: unknown.
 };
 
-// The funnel: a function that the library lacks answers kNotSupported.
+// Calls a function; one that the library lacks returns kNotSupported.
 template <class... Parameters, class... Arguments>
 Code ask(Code (*function)(Parameters...), Arguments... arguments) {
   return function == nullptr ? kNotSupported : function(arguments...);
 }
 
 Outcome outcome_of(Code code);
-// "amdsmi_get_power_info: An I/O error (12)".
+// Returns text such as "amdsmi_get_power_info: An I/O error (12)".
 std::string describe(const Library& library, const char* question, Code code);
 
 template <class T>

@@ -1,5 +1,5 @@
-// What makes a driver's answers safe to use, whichever vendor's: text without an end, numbers that make no
-// sense, names that could break a list.
+// Checks that make a driver's answers safe to use, for every vendor: text without an end, implausible
+// numbers, names that could break a list.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace innkeeper::telemetry {
 
-// What is more than these is no measurement.
+// A larger number is no measurement.
 inline constexpr uint64_t kMostMemory = uint64_t{1} << 56;
 inline constexpr uint32_t kMostMilliwatts = 100'000'000;
 inline constexpr uint32_t kMostDegrees = 500;
@@ -24,20 +24,20 @@ Reading<T> nonsense(const char* question, uint64_t number) {
                           std::string(question) + ": " + std::to_string(number) + " makes no sense");
 }
 
-// Text that a driver wrote: it may lack its end, and hold anything.
+// Cleans text that a driver wrote: it may lack its end, and contain any bytes.
 std::string clean_text(const char* text, size_t capacity);
 
-// A name that can stand in a list of visible devices and in a file's name.
+// Returns whether the name can stand in a list of visible devices and in a file's name.
 bool is_uuid(const std::string& text);
 
-// "00000000:81:00.0", in lower case with eight digits of domain, of what a driver calls a card; empty if it
-// is no bus id.
+// Returns the bus id in the form "00000000:81:00.0" (lower case, eight digits of domain) of a driver's text;
+// empty: the text is no bus id.
 std::string plain_bus_id(const std::string& text);
 
-// By our own arithmetic, whatever the three are.
+// Makes the three numbers consistent by our own arithmetic.
 Memory memory_of(uint64_t total, uint64_t reserved, uint64_t free);
 
-// The file that a function was loaded from, as far as it can be told.
+// Returns the file from which a function was loaded, as far as it is known.
 std::string path_of(void* function);
 
 }  // namespace innkeeper::telemetry

@@ -10,7 +10,7 @@ namespace innkeeper::telemetry::nvml {
 
 namespace {
 
-constexpr uint32_t kMaxInstances = 64;  // a card has at most 7 now
+constexpr uint32_t kMaxInstances = 64;  // Bound on the instances of a GPU, which has at most 7 now.
 
 }  // namespace
 
@@ -53,7 +53,7 @@ std::string CardReader::bus_id() {
 
 bool CardReader::read_identity(Card& card) {
   const Reading<std::string> uuid = text("nvmlDeviceGetUUID", library_.uuid, device_);
-  card.bus_id = bus_id();  // also of a card that is lost: its place is known
+  card.bus_id = bus_id();  // Read for a lost GPU too: its place is known.
   if (!uuid || !is_uuid(*uuid)) {
     if (why_.empty()) why_ = uuid ? "its UUID is no UUID: \"" + *uuid + "\"" : uuid.text();
     if (why_.empty()) why_ = "it has no UUID";
@@ -73,7 +73,7 @@ void CardReader::read_instances(Card& card) {
   const uint32_t most = number("nvmlDeviceGetMaxMigDeviceCount", library_.mig_count).value_or(0);
   std::vector<std::pair<Instance, Device>> found;
   for (uint32_t i = 0; i < std::min(most, kMaxInstances); ++i) {
-    // Places of instances that were never made, or were destroyed meanwhile, answer "not found".
+    // Slots of instances that were never created, or were destroyed meanwhile, answer "not found".
     Device device = nullptr;
     if (ask(library_.mig_handle, device_, i, &device) != kSuccess) continue;
     Instance instance;
@@ -115,7 +115,7 @@ Reading<Memory> CardReader::memory(Device device, bool may_be_unified) {
   newer.version = versioned<Memory2>(2);
   Code code = ask_card(kQuestion, library_.memory_2, device, &newer);
   if (code != kSuccess && outcome_of(code) == Outcome::not_supported) {
-    // The older one counts what the driver reserves as used: reserved stays 0, free is right.
+    // The older function counts the driver's reservation as used: reserved stays 0, and free is right.
     Memory1 older = {};
     code = ask_card(kQuestion, library_.memory_1, device, &older);
     newer = {.version = 0, .total = older.total, .reserved = 0, .free = older.free, .used = older.used};
@@ -187,7 +187,7 @@ Reading<Clocks> CardReader::clocks() {
   if (!memory) return memory.as<Clocks>();
   if (*sm > kMostMegahertz || *memory > kMostMegahertz)
     return nonsense<Clocks>(kQuestion, std::max(*sm, *memory));
-  uint64_t reasons = 0;  // Where the driver cannot tell, none is known.
+  uint64_t reasons = 0;  // If the driver cannot tell, no reason is known.
   if (ask_card("nvmlDeviceGetCurrentClocksThrottleReasons", library_.clock_reasons, device_, &reasons) !=
       kSuccess)
     reasons = 0;

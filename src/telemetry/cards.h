@@ -1,8 +1,8 @@
-// Reading one card by NVML: the questions behind each member of Card, and what makes their answers safe to
-// use.
+// Reads one GPU by NVML: the queries for each member of Card, and the checks that make their
+// answers safe to use.
 //
-// Every answer is taken for what it may be: a driver that cannot tell (also by 2^64-1), an older struct, text
-// without an end, a number that makes no sense. None of that gets out of here.
+// Each answer may be unknown (also as 2^64-1), an older struct, text without an end, or an implausible
+// number. The reader passes none of these on.
 #pragma once
 
 #include <string>
@@ -13,14 +13,15 @@
 
 namespace innkeeper::telemetry::nvml {
 
-// Asks about one card. `lost` is set by any answer that says that the card is gone.
+// Queries one GPU. An answer that shows that the GPU is gone sets `lost`.
 class CardReader {
  public:
   CardReader(const Library& library, Device device) : library_(library), device_(device) {}
 
-  // UUID, bus id, name, MIG mode and instances. False: the card has no identity, `why()` says why.
+  // Reads UUID, bus id, name, MIG mode and instances. Returns false if the GPU has no identity; why()
+  // gives the reason.
   bool read_identity(Card& card);
-  // What `wanted` names, into `card`. `avoid_3`: see third_list_is_broken().
+  // Reads the values that `wanted` names into `card`. `avoid_3`: see third_list_is_broken().
   void read(Wanted wanted, bool avoid_3, Card& card);
 
   bool lost() const { return lost_; }
@@ -51,16 +52,16 @@ class CardReader {
 
   const Library& library_;
   Device device_;
-  std::vector<Device> instances_;  // of card.instances, in its order
+  std::vector<Device> instances_;  // Handles in the order of card.instances.
   bool lost_ = false;
   std::string why_;
 };
 
-// Drivers 535.43 to 535.86 wrote longer structs into the third version of the process lists than its callers
-// know.
+// Returns whether the driver writes longer structs into the third version of the process lists than its
+// callers know, as 535.43 to 535.86 do.
 bool third_list_is_broken(const std::string& driver_version);
 
-// The machine's memory, of a card that has none of its own.
+// Returns the machine's memory, for a GPU that has none of its own.
 Reading<Memory> machine_memory();
 
 }  // namespace innkeeper::telemetry::nvml

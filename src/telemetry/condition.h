@@ -1,4 +1,5 @@
-// Whether a GPU does what it is made for just now, or others have it, or heat holds it back.
+// Tells whether other processes use a GPU now, or heat slows it, so that its measurements
+// would not be typical.
 #pragma once
 
 #include <string_view>
@@ -8,13 +9,13 @@
 namespace innkeeper::telemetry {
 
 struct Condition {
-  bool shared = false;  // more than one process has it
-  bool slowed = false;  // Clocks::slowed
+  bool shared = false;  // True: more than one process uses it.
+  bool slowed = false;  // True: Clocks::slowed.
 };
 
-// Of the GPU or the MIG instance with this UUID, by a snapshot with Wanted::clocks and Wanted::processes. A
-// process of which the driver does not tell the instance counts for each instance of its card. Neither where
-// the snapshot has no such GPU, or the driver does not tell.
+// Returns the condition of the GPU or MIG instance with this UUID, by a snapshot with Wanted::clocks and
+// Wanted::processes. A process of unknown instance counts for each instance of its GPU. Both are false if the
+// snapshot has no such GPU, or the driver does not tell.
 Condition condition_of(const Snapshot& cards, std::string_view uuid);
 
 }  // namespace innkeeper::telemetry

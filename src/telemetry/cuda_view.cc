@@ -9,12 +9,12 @@
 namespace innkeeper::telemetry {
 namespace {
 
-// Of the CUDA driver's interface, as it has been since its first version.
+// Part of the CUDA driver's interface, unchanged since its first version.
 constexpr int kSuccess = 0;
 using DeviceCount = int (*)(int* count);
 using DeviceAt = int (*)(int* device, int ordinal);
 using DeviceUuid = int (*)(unsigned char uuid[16], int device);
-constexpr int kMostOrdinals = 1024;  // more is nonsense
+constexpr int kMostOrdinals = 1024;  // A larger number makes no sense.
 
 struct CloseLibrary {
   void operator()(void* library) const { dlclose(library); }
@@ -35,7 +35,7 @@ std::string hexadecimal(const std::array<unsigned char, 16>& bytes) {
   return digits;
 }
 
-// The name of the card or instance with these digits.
+// Returns the UUID of the GPU or instance with these digits.
 std::string name_of(const std::string& digits, const Snapshot& cards) {
   if (digits.empty()) return "";
   for (const Card& card : cards.cards) {
@@ -63,7 +63,7 @@ std::optional<std::vector<std::string>> cuda_ordinals() {
   if (library == nullptr) return std::nullopt;
   const auto count_of = find<DeviceCount>(library.get(), "cuDeviceGetCount");
   const auto device_at = find<DeviceAt>(library.get(), "cuDeviceGet");
-  // The second version tells the instance's own UUID with MIG, the first its card's.
+  // With MIG the second version returns the instance's own UUID, the first version its GPU's.
   auto uuid_of = find<DeviceUuid>(library.get(), "cuDeviceGetUuid_v2");
   if (uuid_of == nullptr) uuid_of = find<DeviceUuid>(library.get(), "cuDeviceGetUuid");
   int count = 0;

@@ -30,10 +30,10 @@ namespace nvml {
 
 namespace {
 
-// What one card's active NVLinks lead to.
+// Remote ends of one GPU's active NVLinks.
 struct Nvlinks {
-  std::vector<int> to_card;  // by the other's index
-  int to_switch = 0;         // a switch joins all cards that are linked to it
+  std::vector<int> to_card;  // Number of links to each other GPU, by its index.
+  int to_switch = 0;         // Number of links to a switch, which joins all GPUs that are linked to it.
 };
 
 Nvlinks read_nvlinks(const Library& library, const std::vector<LinkEnd>& cards, size_t index) {
@@ -43,7 +43,7 @@ Nvlinks read_nvlinks(const Library& library, const std::vector<LinkEnd>& cards, 
   for (uint32_t i = 0; i < kMaxNvlinks; ++i) {
     uint32_t active = 0;
     const Code code = ask(library.nvlink_state, device, i, &active);
-    // There is no such link, so there are no more; or the card has none at all.
+    // There is no such link, so there are no more; or the GPU has no NVLink at all.
     if (code == kInvalidArgument || outcome_of(code) == Outcome::not_supported) break;
     if (code != kSuccess || active != 1) continue;
     int kind = kRemoteGpu;
@@ -85,7 +85,7 @@ std::vector<Link> read_links(const Library& library, const std::vector<LinkEnd>&
   for (size_t a = 0; a < count; ++a) {
     for (size_t b = a + 1; b < count; ++b) {
       Link& link = links[a * count + b];
-      // Both ends tell; one may be unable to.
+      // Both ends report the links; one end may be unable to.
       link.nvlinks = std::max(nvlinks[a].to_card[b], nvlinks[b].to_card[a]) +
                      std::min(nvlinks[a].to_switch, nvlinks[b].to_switch);
       int level = 0;

@@ -1,4 +1,4 @@
-// How cards reach each other: NVLink by what is at the other end of each link, else what PCIe offers.
+// Links between GPUs: NVLink by the remote end of each link, else the PCIe path.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace innkeeper::telemetry::nvml {
 
 struct LinkEnd {
   Device device = nullptr;
-  std::string bus_id;  // as plain_bus_id() writes it
+  std::string bus_id;  // Bus id in the form of plain_bus_id().
 };
 
-// cards.size() squared, row by row.
+// Returns cards.size() squared links, row by row.
 std::vector<Link> read_links(const Library& library, const std::vector<LinkEnd>& cards);
 
 }  // namespace innkeeper::telemetry::nvml

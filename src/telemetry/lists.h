@@ -1,4 +1,4 @@
-// Asking a driver for a list whose length may change between two calls.
+// Queries a driver for a list whose length may change between two calls.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace innkeeper::telemetry {
 
-// Fills `list` with what `ask_list(&count, entries) -> code` tells; asks again with more room where it
-// answers `more`. The code is 0 on success, and the list empty otherwise.
+// Fills `list` by `ask_list(&count, entries) -> code`. Repeats the query with more space if the code is
+// `more`. The code is 0 on success; otherwise the list is empty.
 template <class Entry, class Ask>
 int fill(const Ask& ask_list, int more, std::vector<Entry>& list) {
-  constexpr uint32_t kFirstRoom = 64;  // mostly enough, so that one call does
-  constexpr int kMostTries = 4;        // between two calls processes may start
+  constexpr uint32_t kFirstRoom = 64;  // First number of entries, mostly enough for one call.
+  constexpr int kMostTries = 4;        // Limit on the queries; processes may start between two calls.
   uint32_t room = kFirstRoom;
   for (int attempt = 0; attempt < kMostTries; ++attempt) {
-    // Twice the room: a library that takes entries to be longer than we do stays inside.
+    // Allocates twice the stated length: a library with longer entries than ours stays inside.
     list.assign(size_t{room} * 2, Entry{});
     uint32_t count = room;
     const int code = ask_list(&count, list.data());

@@ -32,14 +32,14 @@ Driver read_driver(const nvml::Library& library) {
   return driver;
 }
 
-// Reads everything into `part`. kUninitialized: the library was shut down by other code in this process.
+// Reads all GPUs into `part`. kUninitialized: other code in this process has shut the library down.
 nvml::Code read_all(const nvml::Library& library, Wanted wanted, Part& part) {
   uint32_t count = 0;
   if (const nvml::Code code = nvml::ask(library.count, &count); code != nvml::kSuccess) return code;
   Driver driver = read_driver(library);
   const bool avoid_3 = nvml::third_list_is_broken(driver.version);
   part.driver = std::move(driver);
-  std::vector<nvml::LinkEnd> ends;  // of part.cards, in its order
+  std::vector<nvml::LinkEnd> ends;  // Ends in the order of part.cards.
   for (uint32_t i = 0; i < std::min(count, kMostCards); ++i) {
     Card card;
     card.driver_index = static_cast<int>(i);
@@ -47,10 +47,10 @@ nvml::Code read_all(const nvml::Library& library, Wanted wanted, Part& part) {
       part.lost.push_back(
           {card.driver_index, card.uuid, card.bus_id, std::move(why), forbidden, Vendor::nvidia});
     };
-    // Handles are taken again each time: one of a card that was reset is stale.
+    // Handles are read again each time: the handle of a GPU that was reset is stale.
     nvml::Device device = nullptr;
     if (const nvml::Code code = nvml::ask(library.handle, i, &device); code != nvml::kSuccess) {
-      // Of the library as a whole, or of this card's driver alone?
+      // Distinguishes a failure of the whole library from one of this GPU's driver.
       uint32_t again = 0;
       if (code == nvml::kUninitialized && nvml::ask(library.count, &again) != nvml::kSuccess) return code;
       lose(nvml::describe(library, "nvmlDeviceGetHandleByIndex_v2", code), code == nvml::kNoPermission);

@@ -13,7 +13,7 @@ namespace innkeeper::telemetry::nvml {
 
 namespace {
 
-// `reason`: why the first of those that were tried cannot be loaded, if none can.
+// `reason`: why the first candidate cannot be loaded, if none can.
 void* open_library(std::string& reason) {
   const auto open = [&reason](const char* path) {
     void* const file = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
@@ -22,14 +22,15 @@ void* open_library(std::string& reason) {
     return file;
   };
   if (const char* path = std::getenv("INNKEEPER_NVML"); path != nullptr && *path != '\0') return open(path);
-  // The plain name is there only with development packages; the last is where Windows puts it for Linux.
+  // The plain name exists only with development packages; the last path is where Windows puts the
+  // library for Linux.
   for (const char* path : {"libnvidia-ml.so.1", "libnvidia-ml.so", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}) {
     if (void* file = open(path); file != nullptr) return file;
   }
   return nullptr;
 }
 
-// "550.54.15" of ".../libnvidia-ml.so.550.54.15", or of the kernel's line about its module.
+// Returns "550.54.15" of ".../libnvidia-ml.so.550.54.15", or of the kernel's line about its module.
 std::string version_in(std::string_view text) {
   for (size_t start = 0; start < text.size(); ++start) {
     if (text[start] < '0' || text[start] > '9') continue;
@@ -72,7 +73,7 @@ Failure failed_init(const Library& library, Code code) {
 
 // Loads and starts the library.
 Failure start(Library& library) {
-  // Never closed: the library has threads and handlers of its own, and one start more finds it loaded.
+  // The library is never closed: it has threads and handlers of its own, and a further start finds it loaded.
   std::string reason;
   void* file = open_library(reason);
   if (file == nullptr) {

@@ -1,5 +1,4 @@
-// NVML: finding and loading the library, starting it (session.h), and the one funnel that every question goes
-// through.
+// NVML: finds, loads and starts the library (session.h). Every query passes through one function, ask().
 #pragma once
 
 #include <string>
@@ -11,22 +10,22 @@
 
 namespace innkeeper::telemetry::nvml {
 
-// What the library offers; nullptr for what it lacks (older than the function).
+// Functions of the library; nullptr: the library is older than the function.
 struct Library {
 #define IK_NVML_MEMBER(member, name, type) std::add_pointer_t<type> member = nullptr;
   IK_NVML_FUNCTIONS(IK_NVML_MEMBER)
 #undef IK_NVML_MEMBER
-  std::string path;  // of the file, as far as it can be told
+  std::string path;  // Path of the library's file, as far as it is known.
 };
 
-// The funnel: a function that the library lacks answers kFunctionNotFound, like one that the driver lacks.
+// Calls a function; one that the library lacks returns kFunctionNotFound, as one that the driver lacks does.
 template <class... Parameters, class... Arguments>
 Code ask(Code (*function)(Parameters...), Arguments... arguments) {
   return function == nullptr ? kFunctionNotFound : function(arguments...);
 }
 
 Outcome outcome_of(Code code);
-// "nvmlDeviceGetName: GPU is lost (15)".
+// Returns text such as "nvmlDeviceGetName: GPU is lost (15)".
 std::string describe(const Library& library, const char* question, Code code);
 
 template <class T>

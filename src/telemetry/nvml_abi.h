@@ -1,5 +1,5 @@
-// The part of NVML's C interface that we call, declared from its public documentation: nothing of
-// NVIDIA's is needed to build. Layouts and numbers are the driver's and must not change; sizes are asserted.
+// The part of NVML's C interface that we call, declared from its public documentation, so that the build
+// needs no file of NVIDIA's. Layouts and numbers are the driver's and must not change; sizes are asserted.
 //
 // Functions whose struct changed have one name per version. A name and its struct are never mixed.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace innkeeper::telemetry::nvml {
 
-// nvmlReturn_t. An int, since newer drivers know more values than are listed here.
+// nvmlReturn_t, declared as int because newer drivers know more values than are listed here.
 using Code = int;
 inline constexpr Code kSuccess = 0;
 inline constexpr Code kUninitialized = 1;
@@ -22,18 +22,18 @@ inline constexpr Code kDriverNotLoaded = 9;
 inline constexpr Code kLibraryNotFound = 12;
 inline constexpr Code kFunctionNotFound = 13;
 inline constexpr Code kGpuIsLost = 15;
-inline constexpr Code kVersionMismatch = 18;  // between the library and the kernel's driver
+inline constexpr Code kVersionMismatch = 18;  // The library's version differs from the kernel driver's.
 inline constexpr Code kArgumentVersionMismatch = 25;
 inline constexpr Code kDeprecated = 26;
 inline constexpr Code kGpuNotFound = 28;
 
-// What stands in a field that the driver cannot tell.
+// Values of a field that the driver does not know.
 inline constexpr uint64_t kNotAvailable64 = ~uint64_t{0};
 inline constexpr uint32_t kNotAvailable32 = ~uint32_t{0};
 
 using Device = struct OpaqueDevice*;
 
-inline constexpr uint32_t kTextSize = 96;  // enough for names, UUIDs and versions
+inline constexpr uint32_t kTextSize = 96;  // Buffer size, bytes, enough for names, UUIDs and versions.
 
 // Newer structs begin with a word that holds their size and version.
 template <class Struct>
@@ -77,7 +77,7 @@ struct Process1 {
 };
 static_assert(sizeof(Process1) == 16);
 
-// For _v2 and _v3 alike.
+// Layout of both _v2 and _v3.
 struct Process2 {
   uint32_t pid;
   uint64_t used;
@@ -100,8 +100,7 @@ enum Topology : int {
 enum RemoteKind : int { kRemoteGpu = 0, kRemoteSwitch = 2 };
 inline constexpr uint32_t kMaxNvlinks = 36;
 
-// Every function that we may call: member, name, type. Versions with different structs are members of their
-// own.
+// Every function that we may call: member, name, type. Versions with different structs are separate members.
 #define IK_NVML_FUNCTIONS(F) \
   F(init, "nvmlInit_v2", Code()) \
   F(shutdown, "nvmlShutdown", Code()) \

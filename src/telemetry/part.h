@@ -1,5 +1,5 @@
-// One vendor's part of a snapshot: what its library gave, or why there is none. snapshot.cc puts the parts
-// together.
+// One vendor's part of a snapshot: its library's results, or the reason for their absence. snapshot.cc
+// merges the parts.
 #pragma once
 
 #include <algorithm>
@@ -15,19 +15,19 @@ namespace innkeeper::telemetry {
 struct Part {
   std::vector<Card> cards;
   std::vector<LostCard> lost;
-  std::vector<Link> links;  // cards.size() squared, row by row; empty unless Wanted::links
+  std::vector<Link> links;  // cards.size() squared links, row by row; empty unless Wanted::links.
   Driver driver;
-  // Not Outcome::value: there is no driver (`trouble` says which, `text` is one line), and no card.
+  // Not Outcome::value: there is no driver and no GPU; `trouble` names the kind, and `text` is one line.
   Outcome outcome = Outcome::value;
   Trouble trouble = Trouble::none;
   std::string text;
 };
 
-// How reading went. Not Outcome::value: nothing of it counts.
+// Outcome of reading a part. Not Outcome::value: the part is void.
 struct Read {
   Outcome outcome = Outcome::value;
   std::string text;
-  bool gone = false;  // the library was stopped by other code in this process
+  bool gone = false;  // True: other code in this process has stopped the library.
 };
 
 // Reads a part by `read(library, part) -> Read`; if the library turns out to be stopped, once more.
@@ -59,9 +59,10 @@ Part take_part(Sessions<Library>& sessions, const Reader& read) {
   }
 }
 
-Part read_nvidia(Wanted wanted);  // nvidia.cc
-Part read_amd(Wanted wanted);     // amd.cc
-// The simulated GPUs of INNKEEPER_NODES; no card where it names none, or is no setting. simulated.cc
+Part read_nvidia(Wanted wanted);  // Defined in nvidia.cc.
+Part read_amd(Wanted wanted);     // Defined in amd.cc.
+// Reads the simulated GPUs of INNKEEPER_NODES; none if it names none or is no valid setting. Defined
+// in simulated.cc.
 Part read_simulated(Wanted wanted);
 void shut_down_nvidia();
 void shut_down_amd();

@@ -1,4 +1,4 @@
-// The process lists of a card: three versions of two functions, and one merged list.
+// The process lists of a GPU: three versions of two functions, and one merged list.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -13,16 +13,17 @@ namespace innkeeper::telemetry::nvml {
 
 namespace {
 
-// pid and instance -> what is known.
+// Processes by pid and instance.
 using Found = std::map<std::pair<int64_t, std::string>, Process>;
 
 void add(Found& found, uint32_t pid, uint64_t used, const std::string& instance, bool compute) {
-  if (pid == 0) return;  // no process
+  if (pid == 0) return;  // Number 0 means no process.
   Process& process = found[{pid, instance}];
   process.pid = pid;
   process.instance_uuid = instance;
   (compute ? process.compute : process.graphics) = true;
-  // Both lists tell the process's whole use. More than any card has is "unknown" by another driver's number.
+  // Both lists report the process's whole use. A number beyond any GPU's memory is another
+  // driver's "unknown".
   if (used <= kMostMemory) {
     const Bytes bytes(static_cast<int64_t>(used));
     process.used = process.used ? std::max(*process.used, bytes) : bytes;
@@ -44,8 +45,8 @@ Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& ca
   using ProcessList2 = Code (*)(Device, uint32_t*, Process2*);
   using ProcessList1 = Code (*)(Device, uint32_t*, Process1*);
   Found found;
-  // One list of one device. The newest version that the library and the driver have; each with its own
-  // struct.
+  // Reads one list of one device, by the newest version that the library and the driver have; each version
+  // has its own struct.
   const auto read_list = [&](const char* question, Device device, const std::string& instance, bool compute,
                              ProcessList2 third, ProcessList2 second, ProcessList1 first) -> Code {
     Code code = kFunctionNotFound;
@@ -71,14 +72,14 @@ Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& ca
     constexpr const char* kGraphics = "nvmlDeviceGetGraphicsRunningProcesses";
     const Code code = read_list(kCompute, device, instance, true, library_.compute_processes_3,
                                 library_.compute_processes_2, library_.compute_processes_1);
-    // Cards without displays do not support the other list; what compute said stands.
+    // GPUs without displays do not support the graphics list; the result of the compute list stands.
     read_list(kGraphics, device, instance, false, library_.graphics_processes_3,
               library_.graphics_processes_2, library_.graphics_processes_1);
     return code;
   };
   Code code = kSuccess;
   if (card.mig) {
-    // A card with MIG on tells its list to privileged callers only, each instance tells its own.
+    // A GPU with MIG on reports its list only to privileged callers; each instance reports its own.
     for (size_t i = 0; i < instances_.size(); ++i) {
       const Code one = read_device(instances_[i], card.instances[i].uuid);
       if (code == kSuccess) code = one;

@@ -1,5 +1,5 @@
-// What asking a card for one thing gave: a value, or why there is none. Nothing in telemetry is a bare
-// sentinel, so "unknown" can never be taken for zero.
+// Result of querying one value of a GPU: a value, or the reason for its absence. Telemetry uses no bare
+// sentinels, so that "unknown" can never be taken for zero.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 namespace innkeeper::telemetry {
 
 enum class Outcome : uint8_t {
-  not_asked,      // the caller did not want it
-  value,          //
-  not_supported,  // this card, driver or library cannot tell; asking again is useless
-  no_driver,      // no library, no driver, or one that does not fit the other
-  error,          // a call failed; it may succeed later
+  not_asked,      // The caller did not request it.
+  value,          // A value was read.
+  not_supported,  // This GPU, driver or library does not report it; a retry is useless.
+  no_driver,      // There is no library or no driver, or the two do not match.
+  error,          // A call failed; it may succeed later.
 };
 
 template <class T>
 class [[nodiscard]] Reading {
  public:
-  Reading() = default;                           // not asked
+  Reading() = default;                           // Not asked.
   Reading(T value) : value_(std::move(value)) {  // NOLINT(google-explicit-constructor)
     outcome_ = Outcome::value;
   }
-  // Why there is no value: one line for people, empty where the outcome says it all.
+  // Makes a reading without a value. `text`: one line for people; empty if the outcome is explanation enough.
   static Reading none(Outcome outcome, std::string text = {}) {
     IK_CHECK(outcome != Outcome::value, "a value is missing");
     Reading reading;
@@ -49,7 +49,7 @@ class [[nodiscard]] Reading {
   const T* operator->() const { return &value(); }
   T value_or(T otherwise) const { return value_ ? *value_ : std::move(otherwise); }
 
-  // The same outcome and text, for a reading that was made from this one.
+  // Returns the same outcome and text as a reading of another type.
   template <class U>
   Reading<U> as() const {
     return Reading<U>::none(outcome_, text_);

@@ -1,10 +1,10 @@
-// The running driver library of this process, whichever vendor's: starting it, and keeping it for as long as
-// a caller asks.
+// The running driver library of this process, for every vendor: starts it, and keeps it for as long as a
+// caller needs it.
 //
-// A Session is one start of the library in one process. It is not good across fork() (a driver ties it to the
-// process), so each is keyed by its pid: the child starts its own and never touches the parent's, not even to
-// stop it. No lock is taken here, so none is held across a call of the library, and none can be found held
-// after fork().
+// A Session is one start of the library in one process. It is not valid across fork() (a driver ties it to
+// the process), so each is keyed by its pid. The child starts its own and never touches the parent's, not
+// even to stop it. The code takes no lock, so none is held across a call of the library, and none can be
+// found held after fork().
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@
 
 namespace innkeeper::telemetry {
 
-// Why a library could not be started: one line with the cure. Trouble::none: it could.
+// Reason for which a library could not be started: one line with the cure. Trouble::none: it was started.
 struct Failure {
   Trouble trouble = Trouble::none;
   std::string text;
@@ -46,8 +46,8 @@ class Session {
     }
     return false;
   }
-  // A start may take seconds where the driver has to wake the cards: at most one hundredth of the time goes
-  // there.
+  // A start may take seconds if the driver has to wake the GPUs: restarts take at most one
+  // hundredth of the time.
   bool wants_restart() const {
     constexpr int kPausePerStart = 100;
     constexpr Clock::duration kLeastPause = std::chrono::milliseconds(500);
@@ -60,13 +60,14 @@ class Session {
   pid_t pid = 0;
   Clock::time_point started = {};
   Clock::duration start_time = {};
-  std::atomic<int> uses = 1;  // the slot's own is one; at 0 the library was, or is being, stopped
+  // Number of uses, of which the slot's own is one; 0: the library is stopped, or being stopped.
+  std::atomic<int> uses = 1;
   std::atomic<bool> suspect = false;
-  std::atomic<bool> gone = false;  // stopped by other code
+  std::atomic<bool> gone = false;  // True: other code has stopped the library.
   Session* next = nullptr;
 };
 
-// A counted use of the process's session: the library is not stopped while one lives.
+// A counted use of the process's session: the library is not stopped while a use lives.
 template <class Library>
 class Use {
  public:
@@ -82,9 +83,10 @@ class Use {
   }
   explicit operator bool() const { return session_ != nullptr; }
   const Library& library() const { return session_->library; }
-  // Something was wrong that starting again may cure: the next start_or_join() does, but not all the time.
+  // Reports a problem that a restart may cure: the next start_or_join() restarts the library,
+  // within its rate limit.
   void suspect() const { session_->suspect.store(true); }
-  // Other code stopped the library as often as it was started: our start is not there to be undone.
+  // Reports that other code has stopped the library as often as it was started: our start must not be undone.
   void gone() const { session_->gone.store(true); }
 
  private:
@@ -93,7 +95,7 @@ class Use {
 
 template <class Library>
 struct Start {
-  Use<Library> use;  // none: why, in `failure`
+  Use<Library> use;  // None: `failure` gives the reason.
   Failure failure;
 };
 
@@ -101,11 +103,12 @@ struct Start {
 template <class Library>
 class Sessions {
  public:
-  // `start` loads the library, finds its functions and starts it. `stop` undoes one start; nullptr: the
-  // library is not to be stopped, so a start is for the life of the process and is never made again.
+  // `start` loads the library, finds its functions and starts it. `stop` undoes one start. nullptr: the
+  // library must not be stopped, so a start lasts for the life of the process and is never repeated.
   constexpr Sessions(Failure (*start)(Library&), void (*stop)(const Library&)) : start_(start), stop_(stop) {}
 
-  // This process's session; started if there is none. `afresh`: one other than the present one.
+  // Returns a use of this process's session, and starts one if there is none. `afresh`:
+  // requires a new session.
   Start<Library> start_or_join(bool afresh = false) {
     for (;;) {
       Session<Library>* present = slot_.load();
@@ -116,7 +119,7 @@ class Sessions {
       if (Failure failure = begin(*fresh); failure.trouble != Trouble::none)
         return {.use = {}, .failure = std::move(failure)};
       if (!slot_.compare_exchange_strong(present, fresh.get())) {
-        if (stop_ != nullptr) stop_(fresh->library);  // another thread was faster: use its session
+        if (stop_ != nullptr) stop_(fresh->library);  // Another thread was faster; its session is used.
         afresh = false;
         continue;
       }
@@ -127,7 +130,7 @@ class Sessions {
     }
   }
 
-  // Lets go of this process's session; it ends when its last use does.
+  // Releases this process's session; it ends with its last use.
   void end() {
     Session<Library>* session = slot_.exchange(nullptr);
     if (session != nullptr && session->pid == getpid()) session->give_back();
@@ -137,7 +140,7 @@ class Sessions {
   Failure begin(Session<Library>& session) {
     session.stop = stop_;
     session.pid = getpid();
-    session.uses = 2;  // the slot's and the caller's
+    session.uses = 2;  // The slot's use and the caller's.
     const auto before = Session<Library>::Clock::now();
     Failure failure = start_(session.library);
     session.started = Session<Library>::Clock::now();
@@ -152,8 +155,8 @@ class Sessions {
 
   Failure (*start_)(Library&);
   void (*stop_)(const Library&);
-  std::atomic<Session<Library>*> slot_ = nullptr;  // the process's session (or, after fork, its parent's)
-  std::atomic<Session<Library>*> all_ = nullptr;   // only ever pushed to
+  std::atomic<Session<Library>*> slot_ = nullptr;  // Session of the process, or after fork() of its parent.
+  std::atomic<Session<Library>*> all_ = nullptr;   // List of all sessions; only ever pushed to.
 };
 
 }  // namespace innkeeper::telemetry

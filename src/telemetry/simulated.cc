@@ -1,6 +1,6 @@
-// The simulated GPUs of INNKEEPER_NODES as cards, for machines without a driver: so that choosing, leases and
-// the queue can be tried anywhere. Each process has simulated memory of its own, so none of it is in use
-// here: what others have of a card is what their leases say.
+// The simulated GPUs of INNKEEPER_NODES, for machines without a driver, so that choosing, leases and the
+// queue can be tried anywhere. Each process has simulated memory of its own, so the snapshot shows it as
+// unused. Only leases claim a part of it.
 #include <cstdlib>
 #include <string_view>
 
@@ -21,7 +21,8 @@ std::string_view said(const char* name) {
 Part read_simulated(Wanted wanted) {
   Part part;
   const std::string_view nodes = said("INNKEEPER_NODES");
-  if (nodes.find("sim") == std::string_view::npos) return part;  // spares the look at the host's memory
+  // Returns before the query of the host's memory.
+  if (nodes.find("sim") == std::string_view::npos) return part;
   const Result<MachineSpec> spec = parse_machine(nodes, said("INNKEEPER_SIM"), host_memory_limit());
   if (!spec.ok()) {
     part.text = spec.status().message();

@@ -11,7 +11,7 @@ namespace innkeeper::telemetry {
 
 namespace {
 
-// Cards whose place is unknown come last, by vendor and the driver's index.
+// Order of GPUs: by bus id; those without one come last, by vendor and the driver's index.
 bool before(const Card& a, const Card& b) {
   const auto key = [](const Card& card) {
     return std::tuple<bool, const std::string&, Vendor, int>(card.bus_id.empty(), card.bus_id, card.vendor,
@@ -20,7 +20,7 @@ bool before(const Card& a, const Card& b) {
   return key(a) < key(b);
 }
 
-// Where each card of the snapshot was: in which part, and which of its cards.
+// Origin of a GPU of the snapshot: its part, and its index there.
 struct Source {
   size_t part = 0;
   size_t card = 0;
@@ -40,7 +40,7 @@ void merge_cards(std::vector<Part>& parts, bool links, Snapshot& result) {
   for (size_t a = 0; links && a < count; ++a) {
     for (size_t b = 0; b < count; ++b) {
       const Part& part = parts[sources[a].part];
-      if (sources[a].part != sources[b].part) continue;  // no library tells about a pair of two vendors
+      if (sources[a].part != sources[b].part) continue;  // No library reports a pair of two vendors' GPUs.
       const size_t place = sources[a].card * part.cards.size() + sources[b].card;
       if (place < part.links.size()) result.links[a * count + b] = part.links[place];
     }
@@ -48,8 +48,8 @@ void merge_cards(std::vector<Part>& parts, bool links, Snapshot& result) {
   for (const Source& source : sources) result.cards.push_back(std::move(card_of(source)));
 }
 
-// One vendor's driver is enough. Without any, what is told is the trouble of the vendors of whom there is
-// something here; or that there is nothing of either.
+// One vendor's driver is enough. Without any, the result reports the trouble of the vendors of which the
+// machine has components, or the absence of both.
 void merge_drivers(const Part& nvidia, const Part& amd, Snapshot& result) {
   for (const auto& [vendor, part] : {std::pair(Vendor::nvidia, &nvidia), std::pair(Vendor::amd, &amd)})
     if (part->outcome != Outcome::value) result.absent.push_back({vendor, part->trouble, part->text});

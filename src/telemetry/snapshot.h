@@ -1,23 +1,23 @@
-// The GPUs of this machine at one moment, as plain data: what choosing, leases, `status` and `top` read.
+// The GPUs of this machine at one moment, as plain data, for choosing, leases, `status` and `top`.
 //
 //   Snapshot now = snapshot(Wanted::memory | Wanted::power);
 //   for (const Card& card : now.cards) if (card.memory) ... card.memory->free ...
 //
-// NVIDIA's cards come from NVML, AMD's from AMD SMI. Each library is loaded when the first snapshot is taken
-// (INNKEEPER_NVML and INNKEEPER_AMDSMI name other files); one is enough, and the other's absence troubles
-// nobody. A machine without either, or with drivers that do not fit, is an empty snapshot whose `driver` says
-// so: never a failure. There the simulated GPUs that INNKEEPER_NODES names are the cards. One card's trouble
-// never hides another card. No AMD card has been tried yet.
+// NVIDIA's GPUs are read by NVML, AMD's by AMD SMI. Each library is loaded with the first snapshot
+// (INNKEEPER_NVML and INNKEEPER_AMDSMI name other files). One is enough, and the other's absence is no
+// failure. A machine without either, or with drivers that do not match, gives an empty snapshot with the
+// reason in `driver`: never a failure. The GPUs are then the simulated ones that INNKEEPER_NODES names. One
+// GPU's trouble never hides another GPU. No AMD GPU has been tried yet.
 //
-// A card's identity is its UUID, so is a MIG instance's: the text by which the vendor's runtime takes
-// it (see Card::uuid). Indices are good within one snapshot only: cards are sorted by PCI bus id, which is
-// CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID and not otherwise.
+// The identity of a GPU or a MIG instance is its UUID: the text by which the vendor's runtime selects it (see
+// Card::uuid). Indices are valid within one snapshot only. GPUs are sorted by PCI bus id, which is CUDA's
+// order with CUDA_DEVICE_ORDER=PCI_BUS_ID and not otherwise.
 //
-// All cards of the machine (that this process may ask about) are here, whatever CUDA_VISIBLE_DEVICES,
+// The snapshot has all GPUs of the machine that this process may query, whatever CUDA_VISIBLE_DEVICES,
 // ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES say: visible.h applies those.
 //
 // Thread safe, also after fork(). CUDA is never initialised. Blocks: for the time of the library's calls (the
-// first one starts it: 5 ms to seconds where the driver's persistence is off). No lock of ours is held
+// first one starts it: 5 ms to seconds if the driver's persistence is off). No lock of ours is held
 // meanwhile, and a caller must hold none either (I10; a lease's lock above all).
 #pragma once
 
@@ -34,17 +34,17 @@
 
 namespace innkeeper::telemetry {
 
-// What to ask, besides what is always asked: identity, name, MIG mode and instances, driver. Costs are per
-// card, as reported for real drivers.
+// Values to query, in addition to those that are always read: identity, name, MIG mode and instances, driver.
+// Costs are per GPU, as reported for real drivers.
 enum class Wanted : uint32_t {
   nothing = 0,
-  memory = 1U << 0,       // ~10 us
-  utilization = 1U << 1,  // ~3 us
-  power = 1U << 2,        // ~0.4 ms; with its limit
+  memory = 1U << 0,       // Cost: ~10 us.
+  utilization = 1U << 1,  // Cost: ~3 us.
+  power = 1U << 2,        // Power and its limit; ~0.4 ms.
   temperature = 1U << 3,  //
   clocks = 1U << 4,       //
-  processes = 1U << 5,    // several ms, and it holds the driver's lock: for attribution only, never in a loop
-  links = 1U << 6,        // cards squared times ~10 us; does not change while the machine runs
+  processes = 1U << 5,    // Several ms under the driver's lock: for attribution only, never in a loop.
+  links = 1U << 6,        // Number of GPUs squared times ~10 us; constant while the machine runs.
   all = (1U << 7) - 1,
 };
 constexpr Wanted operator|(Wanted a, Wanted b) {
@@ -54,132 +54,134 @@ constexpr bool has(Wanted set, Wanted part) {
   return (static_cast<uint32_t>(set) & static_cast<uint32_t>(part)) != 0;
 }
 
-// used == total - reserved - free, by our own arithmetic: drivers differ on whether their "used" includes
-// what they reserve for themselves. All are >= 0, and reserved + used + free == total.
+// used == total - reserved - free, by our own arithmetic: drivers differ on whether "used" includes their own
+// reservation. All are >= 0, and reserved + used + free == total.
 struct Memory {
   Bytes total;
-  Bytes reserved;  // the driver's own; 0 where it cannot tell
+  Bytes reserved;  // The driver's own memory; 0 if unknown.
   Bytes used;
   Bytes free;
-  // The card has no memory of its own: these are the machine's (from /proc/meminfo; free is what is
-  // available).
+  // True: the GPU has no memory of its own, and these are the machine's (from /proc/meminfo; free is the
+  // available memory).
   bool unified = false;
 };
 
 struct Utilization {
-  int compute_percent = 0;  // 0 to 100
-  int memory_percent = 0;   // of the memory's bandwidth
+  int compute_percent = 0;  // Share of time with work, 0 to 100.
+  int memory_percent = 0;   // Share of the memory's bandwidth, 0 to 100.
 };
 
 struct Power {
   double watts = 0;
-  std::optional<double> limit_watts;  // none: the card has no limit that can be read
+  std::optional<double> limit_watts;  // None: the GPU has no readable limit.
 };
 
 struct Clocks {
   int sm_mhz = 0;
   int memory_mhz = 0;
-  bool slowed = false;  // by heat, by the board, or by power's supply; not by idling, nor by a power limit
+  // True: heat, the board or the power supply slows it; neither idling nor a power limit counts.
+  bool slowed = false;
 };
 
 struct Process {
-  // As the driver says it: in a container it may be the host's number, which means nothing here.
+  // Process id as the driver reports it. In a container it may be the host's number, which
+  // means nothing here.
   int64_t pid = 0;
-  std::optional<Bytes> used;  // none: the driver cannot tell (not: nothing)
-  bool compute = false;       // has a CUDA context; a process may be both
+  std::optional<Bytes> used;  // Bytes used; none: the driver does not tell (not: zero).
+  bool compute = false;       // Has a CUDA context; a process may be both.
   bool graphics = false;
-  std::string instance_uuid;  // the MIG instance it runs in, empty if none or unknown
+  std::string instance_uuid;  // MIG instance in which it runs; empty: none or unknown.
 };
 
-// One MIG instance (a compute instance in a GPU instance). Its utilisation cannot be read.
+// One MIG instance (a compute instance in a GPU instance). Its utilization cannot be read.
 struct Instance {
-  std::string uuid;  // "MIG-..."
+  std::string uuid;  // Form "MIG-...".
   std::string name;
-  int gpu_instance = -1;  // -1: could not be read
+  int gpu_instance = -1;  // -1: it could not be read.
   int compute_instance = -1;
-  Reading<Memory> memory;  // Wanted::memory
+  Reading<Memory> memory;  // Memory of the instance, if requested by Wanted::memory.
 };
 
 enum class Vendor : uint8_t { nvidia, amd };
 
 struct Card {
-  // Never empty. NVIDIA's: "GPU-8f6c...", for CUDA_VISIBLE_DEVICES. AMD's: "GPU-" and 16 digits, the unique
-  // id that the kernel's compute driver gives the card, for ROCR_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES takes
-  // it too). An AMD card without such an id cannot be named there: it is "GPU-XX-" and its bus id, which
-  // makes the runtime show no card.
+  // Never empty. NVIDIA's form is "GPU-8f6c...", for CUDA_VISIBLE_DEVICES. AMD's is "GPU-" and 16 digits: the
+  // unique id that the kernel's compute driver gives the GPU, for ROCR_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES
+  // accepts it too). An AMD GPU without such an id cannot be named there. Its UUID is "GPU-XX-" and its bus
+  // id, which makes the runtime show no GPU.
   std::string uuid;
-  std::string bus_id;  // "00000000:81:00.0", lower case; empty if it cannot be told
-  std::string name;    // "NVIDIA H200", may be empty
+  std::string bus_id;  // Form "00000000:81:00.0", lower case; empty: unknown.
+  std::string name;    // For example "NVIDIA H200"; may be empty.
   Vendor vendor = Vendor::nvidia;
-  int driver_index = 0;  // the vendor's library's own index: for messages only
-  int kfd_node = -1;     // AMD's: ROCR's indices count in the order of these; -1: unknown
+  int driver_index = 0;  // Index in the vendor's library, for messages only.
+  int kfd_node = -1;     // Node of AMD's compute driver; ROCR's indices follow this order; -1: unknown.
 
-  // With MIG on, a card cannot be used itself, only its instances. There may be none.
+  // True: the GPU cannot be used itself, only its instances, of which there may be none.
   bool mig = false;
-  std::vector<Instance> instances;  // sorted by GPU instance, then compute instance
+  std::vector<Instance> instances;  // Sorted by GPU instance, then compute instance.
 
   Reading<Memory> memory;
   Reading<Utilization> utilization;
   Reading<Power> power;
   Reading<int> temperature_c;
   Reading<Clocks> clocks;
-  // Sorted by pid. An empty list is "no process that can be seen", not "idle": processes of other containers
-  // and users may be hidden.
+  // Sorted by pid. An empty list means "no visible process", not "idle": processes of other containers and
+  // users may be hidden.
   Reading<std::vector<Process>> processes;
 };
 
-// A card that is there but cannot be used: fallen off the bus, failing every question, or not ours. Never to
-// be leased.
+// A GPU that exists but cannot be used: fallen off the bus, failing every query, or not permitted. It
+// is never leased.
 struct LostCard {
   int driver_index = 0;
-  std::string uuid;    // may be empty
-  std::string bus_id;  // may be empty
-  std::string why;     // one line
-  // This process may not open it, and CUDA does not count it: another container's, or another job's.
+  std::string uuid;    // May be empty.
+  std::string bus_id;  // May be empty.
+  std::string why;     // Reason, one line.
+  // True: this process may not open it, and CUDA does not count it, as for another container's or job's GPU.
   bool forbidden = false;
   Vendor vendor = Vendor::nvidia;
 };
 
-// How two cards reach each other, best first.
+// Connection between two GPUs, best first.
 enum class Path : uint8_t {
-  nvlink,        // directly
-  xgmi,          // directly, AMD's
-  board,         // on one board
-  pci_switch,    // through one PCIe switch
-  pci_switches,  // through several
-  host_bridge,   // through the CPU's PCIe root
-  numa_node,     // between root bridges of one node
-  machine,       // between processors
-  unknown,       // not asked, or the driver cannot tell
+  nvlink,        // Direct NVLink.
+  xgmi,          // Direct link of AMD's.
+  board,         // Both GPUs are on one board.
+  pci_switch,    // Through one PCIe switch.
+  pci_switches,  // Through several PCIe switches.
+  host_bridge,   // Through the CPU's PCIe root.
+  numa_node,     // Between root bridges of one NUMA node.
+  machine,       // Between processors.
+  unknown,       // Not requested, or unknown to the driver.
 };
 const char* to_string(Path path);
 
 struct Link {
   Path path = Path::unknown;
-  int nvlinks = 0;  // how many, where path is nvlink
+  int nvlinks = 0;  // Number of NVLinks; 0 unless path is nvlink.
 };
 
-// Is one pair's link better than another's? More NVLinks first, then the shorter path.
+// Returns whether one pair's link is better than another's: more NVLinks first, then the shorter path.
 bool better(const Link& a, const Link& b);
 
 struct Driver {
-  std::string version;       // NVIDIA's, "550.54.15"; empty if there is none
-  std::string nvml_version;  // "12.550.54.15", may be empty
-  int cuda_major = 0;        // the newest CUDA that the driver runs; 0: unknown
+  std::string version;       // NVIDIA's version, for example "550.54.15"; empty: there is none.
+  std::string nvml_version;  // For example "12.550.54.15"; may be empty.
+  int cuda_major = 0;        // The newest CUDA that the driver runs; 0: unknown.
   int cuda_minor = 0;
-  std::string amd_version;     // of the module amdgpu, may be empty
-  std::string amdsmi_version;  // "26.0.2"; empty if there is no AMD driver
+  std::string amd_version;     // Version of the module amdgpu; may be empty.
+  std::string amdsmi_version;  // For example "26.0.2"; empty: there is no AMD driver.
 };
 
-// Why there is no driver, for `doctor` and for exit codes.
+// Reason for which there is no driver, for `doctor` and for exit codes.
 enum class Trouble : uint8_t {
   none,
-  no_library,        // the vendor's library is not here: no driver, or a container without it
-  bad_library,       // it is not what its name says, or lacks what each version has
-  not_loaded,        // the kernel's driver is not there
-  version_mismatch,  // the library and the kernel's driver are of different versions
-  no_permission,     // /dev/nvidia* or /dev/kfd cannot be opened
-  wrong_setting,     // INNKEEPER_NODES names simulated GPUs, and cannot be read
+  no_library,        // The vendor's library is missing: no driver, or a container without it.
+  bad_library,       // The file is not that library, or lacks functions that each version has.
+  not_loaded,        // The kernel's driver is not loaded.
+  version_mismatch,  // The library and the kernel's driver have different versions.
+  no_permission,     // /dev/nvidia* or /dev/kfd cannot be opened.
+  wrong_setting,     // INNKEEPER_NODES names simulated GPUs, but cannot be parsed.
   other,
 };
 
@@ -187,35 +189,35 @@ enum class Trouble : uint8_t {
 struct Absent {
   Vendor vendor = Vendor::nvidia;
   Trouble trouble = Trouble::none;
-  std::string text;  // one line with the cure
+  std::string text;  // One line with the cure.
 };
 
 struct Snapshot {
   std::chrono::steady_clock::time_point taken;
-  std::vector<Card> cards;     // by PCI bus id; UUIDs are unique
-  std::vector<LostCard> lost;  // by vendor, then the driver's index
-  // The drivers that are there. no_driver: there is none, of no vendor; `trouble` says which, the text is one
-  // line with the cure.
+  std::vector<Card> cards;     // GPUs by PCI bus id; UUIDs are unique.
+  std::vector<LostCard> lost;  // Lost GPUs by vendor, then the driver's index.
+  // The drivers of this machine. no_driver: no vendor has one; `trouble` gives the reason, and the text is
+  // one line with the cure.
   Reading<Driver> driver;
   Trouble trouble = Trouble::none;
-  std::vector<Absent> absent;  // also where another vendor's driver is there
-  // There is no driver, and the cards are the simulated ones of INNKEEPER_NODES.
+  std::vector<Absent> absent;  // Vendors without a driver, even if another vendor has one.
+  // True: there is no driver, and the GPUs are the simulated ones of INNKEEPER_NODES.
   bool simulated = false;
 
-  // By index in `cards`, whichever is first. Path::unknown unless Wanted::links, between a card and itself,
-  // and between two vendors' cards.
+  // Returns the link between two indices in `cards`, in either order. Path::unknown without Wanted::links,
+  // between a GPU and itself, and between two vendors' GPUs.
   Link link(size_t a, size_t b) const;
-  // The card with this UUID, or the one that has this instance; nullptr if there is none.
+  // Returns the GPU with this UUID, or the one that has this instance; nullptr if there is none.
   const Card* find(std::string_view uuid) const;
   const Instance* find_instance(std::string_view uuid) const;
 
-  std::vector<Link> links;  // cards.size() squared, row by row; empty unless Wanted::links
+  std::vector<Link> links;  // cards.size() squared links, row by row; empty unless Wanted::links.
 };
 
 Snapshot snapshot(Wanted wanted);
 
-// Gives NVML back, as a program may do before it ends; the next snapshot starts it again. In a child of
-// fork() it only forgets the parent's. AMD's library stays started (amdsmi.h says why).
+// Stops NVML, as a program may do before it ends; the next snapshot starts it again. In a child of fork() it
+// only forgets the parent's session. AMD's library stays started (amdsmi.h gives the reason).
 void shut_down();
 
 }  // namespace innkeeper::telemetry

@@ -12,7 +12,8 @@ namespace innkeeper::telemetry {
 
 namespace {
 
-// The number at the beginning of `text`, as strtol reads it; none if there is none or it is negative.
+// Returns the number at the beginning of `text`, as strtol reads it; none: there is no number
+// or it is negative.
 std::optional<size_t> leading_index(std::string_view text) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
   size_t index = 0;
@@ -21,19 +22,19 @@ std::optional<size_t> leading_index(std::string_view text) {
   return index;
 }
 
-// What an entry that names a card makes visible. A card with MIG on is its first instance: CUDA takes no
-// more.
+// Returns the device that an entry naming this GPU makes visible. For a GPU with MIG on it is the first
+// instance: CUDA accepts no more.
 std::optional<std::string> usable(const Card& card) {
   if (!card.mig) return card.uuid;
   if (card.instances.empty()) return std::nullopt;
   return card.instances.front().uuid;
 }
 
-// One entry's device, or why there is none.
+// Device of one entry, or the reason for its absence.
 struct Entry {
   std::optional<std::string> uuid;
   std::string why;
-  bool lost = false;  // it counts, but its card does not
+  bool lost = false;  // True: the entry counts, but its GPU is lost.
 };
 
 Entry of_card(const Card& card) {
@@ -52,7 +53,7 @@ Entry by_index(std::string_view text, const std::vector<const Card*>& places) {
   return of_card(*card);
 }
 
-// MIG-GPU-<uuid>/<gi>/<ci>, the name of an instance before each had a UUID of its own.
+// Resolves MIG-GPU-<uuid>/<gi>/<ci>, the name of an instance before each had a UUID of its own.
 Entry by_place(std::string_view text, const Snapshot& cards) {
   const size_t slash = text.find('/');
   const std::string_view parent = text.substr(4, slash - 4);
@@ -63,7 +64,7 @@ Entry by_place(std::string_view text, const Snapshot& cards) {
     rest.remove_prefix(1);
     const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), id);
     const std::string_view digits = rest.substr(0, static_cast<size_t>(end - rest.data()));
-    // One name for each place: neither 01 nor -0.
+    // Each place has one name: neither 01 nor -0 is accepted.
     if (failure != std::errc{} || digits != std::to_string(id) || id < 0)
       return {std::nullopt, "is not MIG-GPU-<uuid>/<gi>/<ci>"};
     rest.remove_prefix(digits.size());
@@ -79,11 +80,11 @@ Entry by_place(std::string_view text, const Snapshot& cards) {
 }
 
 Entry by_uuid(std::string_view text, const Snapshot& cards) {
-  // A whole name is that device, also where another name begins with it. So is the text by which older
-  // drivers name instances, which newer ones name otherwise.
+  // A complete name is that device, even if another name begins with it. The same holds for the text by which
+  // older drivers name instances, which newer ones name otherwise.
   if (cards.find_instance(text) != nullptr) return {std::string(text), ""};
   if (starts_with(text, "MIG-GPU-") && text.find('/') != std::string_view::npos) return by_place(text, cards);
-  // "GPU-" alone would be the beginning of any.
+  // "GPU-" alone would be the beginning of every UUID.
   if (text.size() <= 4 || !(starts_with(text, "GPU-") || starts_with(text, "MIG-"))) {
     return {std::nullopt, "is no UUID"};
   }
@@ -115,7 +116,7 @@ Visible everything(const std::vector<const Card*>& cards, bool ordered) {
   for (const Card* card : cards) {
     if (!card->mig) all.uuids.push_back(card->uuid);
     for (const Instance& instance : card->instances) all.uuids.push_back(instance.uuid);
-    all.ordered = all.ordered && !card->mig;  // CUDA shows fewer than all instances
+    all.ordered = all.ordered && !card->mig;  // CUDA shows fewer than all instances.
   }
   return all;
 }

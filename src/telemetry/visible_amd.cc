@@ -11,7 +11,7 @@ namespace innkeeper::telemetry {
 
 namespace {
 
-// A card in the runtime's order; nullptr: it is lost.
+// GPUs in the runtime's order; nullptr: a lost GPU.
 using Places = std::vector<const Card*>;
 
 Places places_by_node(const Snapshot& cards) {
@@ -35,13 +35,13 @@ bool is_named(const Card* card, std::string_view beginning) {
   return card != nullptr && starts_with(in_small_letters(card->uuid), beginning);
 }
 
-// One entry's place, or why there is none.
+// Place of one entry, or the reason for its absence.
 struct AmdEntry {
   std::optional<size_t> place;
   std::string why;
 };
 
-// The card that `text` names in ROCR's list.
+// Resolves `text` as an entry of ROCR's list.
 AmdEntry rocr_entry(const std::string& text, const Places& places) {
   if (text.empty()) return {std::nullopt, "is empty"};
   if (text.front() == 'g' || text.front() == 'G') {
@@ -62,7 +62,7 @@ AmdEntry rocr_entry(const std::string& text, const Places& places) {
   return {static_cast<size_t>(index), ""};
 }
 
-// In HIP's.
+// Resolves `text` as an entry of HIP's list.
 AmdEntry hip_entry(std::string_view text, const Places& places) {
   if (starts_with(text, "GPU-")) {
     const auto fits = [&](const Card* card) { return card != nullptr && starts_with(card->uuid, text); };
@@ -77,7 +77,7 @@ AmdEntry hip_entry(std::string_view text, const Places& places) {
   return {index, ""};
 }
 
-// What follows the last comma is an entry only if it is something.
+// Splits a list. Empty text after the last comma is no entry.
 std::vector<std::string_view> entries_of(std::string_view list) {
   std::vector<std::string_view> entries;
   while (!list.empty()) {

@@ -1,5 +1,4 @@
-// What the lists of visible devices have in common, whichever vendor's: words, notes, and what an index
-// counts.
+// Helpers for all lists of visible devices, for every vendor: words, notes, and the GPUs that indices count.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +24,9 @@ inline bool starts_with(std::string_view text, std::string_view beginning) {
   return text.substr(0, beginning.size()) == beginning;
 }
 
-inline constexpr size_t kMost = 60;  // bytes of an entry in a note
+inline constexpr size_t kMost = 60;  // Longest part of an entry in a note, bytes.
 
-// Why an entry, and what follows it, do not count.
+// Explains why an entry, and the entries after it, do not count.
 inline std::string ends_there(std::string_view variable, std::string_view entry, std::string_view why) {
   return std::string(variable) + ": " + in_quotes(entry, kMost) + " " + std::string(why) +
          "; it and what follows do not count";
@@ -45,7 +44,8 @@ inline std::vector<const Card*> cards_of(Vendor vendor, const Snapshot& now) {
   return cards;
 }
 
-// What an index counts: the vendor's cards by bus id, with nullptr in the places of those that are lost.
+// Returns the GPUs that an index counts: the vendor's GPUs by bus id, with nullptr in the
+// places of lost ones.
 inline std::vector<const Card*> places_of(Vendor vendor, const Snapshot& now) {
   std::vector<std::pair<std::string_view, const Card*>> places;
   for (const Card* card : cards_of(vendor, now)) places.emplace_back(card->bus_id, card);

@@ -1,17 +1,18 @@
-// What operators do to blocks, as words of 64 bits: how it is passed on and kept. Whoever wants to know it,
-// plans, records, reports, reads it here.
+// Encodes operators' accesses to blocks as words of 64 bits, in which form they are passed on and stored.
+// Plans, records and reports decode them here.
 //
 //     operation   head, order, [flops, bytes, kernels,] then for each access: block and kind, size
 //     freed       head, order, block
 //     mark        head, order, letters, eight a word
-//     gap         head: so many words, the head among them, say nothing
+//     gap         head: the given number of words, the head included, have no content
 //
 // The head has the kind (bits 0 and 1), whether work is known (2), the node (4 to 11), the operator's name
-// (12 to 31) and how many accesses, letters or words there are (32 to 63). An access's first word is its
-// block's id times four, and 0 (read), 1 (written), 2 (born) or 3 (pure). The lowest byte of the kernels'
-// word is the precision of the flops.
+// (12 to 31) and the number of accesses, letters or words (32 to 63). An access's first word is its block's
+// id times four, plus 0 (read), 1 (written), 2 (born) or 3 (pure). The lowest byte of the kernels' word is
+// the precision of the flops.
 //
-// The order is the event's place among all events of a stream, whichever thread's; 0 is no record's event.
+// The order is the event's ordinal among all events of a stream, of all threads; 0: the event
+// belongs to no record.
 #pragma once
 
 #include <bit>
@@ -25,17 +26,17 @@
 
 namespace innkeeper::trace {
 
-// Pure: born, with the same bits whenever its operator reads the same.
+// Kind of an access. Pure: born, with the same bits whenever its operator reads the same.
 enum class AccessKind : char { read = 'r', write = 'w', born = 'o', pure = 'p' };
 
 constexpr bool is_born(AccessKind kind) { return kind == AccessKind::born || kind == AccessKind::pure; }
 
-// What an operator had its node do; no kernels: unknown.
+// Work of an operator on its node; no kernels: unknown.
 struct Work {
   double flops = 0;
-  double bytes = 0;  // read and written
+  double bytes = 0;  // Bytes read and written.
   int64_t kernels = 0;
-  cost::Precision precision = cost::Precision::bf16;  // of `flops`
+  cost::Precision precision = cost::Precision::bf16;  // Precision of `flops`.
 };
 
 struct RecordedAccess {
@@ -44,11 +45,11 @@ struct RecordedAccess {
   AccessKind kind;
 };
 
-// An operator's name, as the stream knows it. 0: none; such an operation stands in no record.
+// An operator's name, as the stream knows it. 0: none; no record contains such an operation.
 enum class OperatorName : uint32_t {};
 inline constexpr uint32_t kMostNames = uint32_t{1} << 20;
 
-// What is known of an operation besides what it touches.
+// Attributes of an operation apart from its accesses.
 struct Operation {
   OperatorName name{0};
   Work work = {};
@@ -56,7 +57,7 @@ struct Operation {
 
 enum class EventKind : uint8_t { operation, freed, mark };
 
-// The accesses of an operation, read from its words.
+// The accesses of an operation, decoded from its words.
 class Accesses {
  public:
   Accesses() = default;
@@ -72,7 +73,7 @@ class Accesses {
   std::span<const uint64_t> words_;
 };
 
-// An event, read. It looks into the words that it was read from.
+// A decoded event. It refers to the words from which it was decoded.
 struct Event {
   EventKind kind = EventKind::mark;
   uint64_t order = 0;
@@ -80,11 +81,11 @@ struct Event {
   OperatorName name{0};
   Work work = {};
   Accesses accesses = {};
-  BlockId block{};             // that was freed
-  std::string_view text = {};  // of a mark
+  BlockId block{};             // Block that was freed.
+  std::string_view text = {};  // Text of a mark.
 };
 
-// ---- writing: `to` has room for as many words as the functions beside say
+// ---- Encoding. Requires: `to` has space for the number of words that the functions below return.
 
 constexpr size_t words_of_operation(const Operation& what, size_t accesses) {
   return 2 + (what.work.kernels != 0 ? 3 : 0) + 2 * accesses;
@@ -92,7 +93,7 @@ constexpr size_t words_of_operation(const Operation& what, size_t accesses) {
 constexpr size_t words_of_freed() { return 3; }
 constexpr size_t words_of_mark(std::string_view text) { return 2 + (text.size() + 7) / 8; }
 
-// `each(i)` is the RecordedAccess that is number i.
+// `each(i)` returns RecordedAccess number i.
 template <class Each>
 void write_operation(uint64_t* to, uint64_t order, NodeId node, const Operation& what, size_t accesses,
                      const Each& each) {
@@ -118,9 +119,9 @@ void write_freed(uint64_t* to, uint64_t order, BlockId block);
 void write_mark(uint64_t* to, uint64_t order, std::string_view text);
 void write_gap(uint64_t* to, size_t words);
 
-// ---- reading
+// ---- Decoding.
 
-// The event at the front of `words`, which it takes from there; false if there is none. Goes past gaps.
+// Removes the event at the front of `words`, skipping gaps; returns false if there is none.
 bool read_event(std::span<const uint64_t>& words, Event& event);
 
 }  // namespace innkeeper::trace

@@ -14,8 +14,8 @@ void Merged::add(std::vector<Words> ring) {
   std::push_heap(sources_.begin(), sources_.end(), later);
 }
 
-// What is no event of this record is passed over: one that only its thread was to read, one of a record
-// before.
+// Skips events that are not of this record: those that only their thread reads, and those of
+// an earlier record.
 bool Merged::advance(Source& source) {
   for (;;) {
     while (read_event(source.rest, source.event)) {

@@ -14,20 +14,20 @@ namespace innkeeper::trace {
 
 class Merged {
  public:
-  // Events before `first` are none of the record.
+  // Events with an order below `first` do not belong to the record.
   Merged(uint64_t first, uint64_t dropped) : first_(first), dropped_(dropped) {}
-  // What one ring had.
+  // Adds the contents of one ring.
   void add(std::vector<Words> ring);
 
-  // The next event; false after the last. It can be read until the next call.
+  // Reads the next event; false after the last. The event is valid until the next call.
   bool next(Event& event);
-  // How many did not fit.
+  // Number of events beyond the record's limit.
   uint64_t dropped() const { return dropped_; }
 
  private:
   struct Source {
     std::vector<Words> pieces;
-    size_t piece = 0;  // from which `rest` is
+    size_t piece = 0;  // Index of the piece that contains `rest`.
     std::span<const uint64_t> rest = {};
     Event event = {};
   };
@@ -36,8 +36,8 @@ class Merged {
 
   const uint64_t first_;
   const uint64_t dropped_;
-  std::vector<Source> sources_;  // a heap: in front that of the next event
-  std::vector<Words> passed_;    // pieces that are read, into which the last event may look
+  std::vector<Source> sources_;  // A heap whose front is the source of the next event.
+  std::vector<Words> passed_;    // Pieces already read, to which the last event may refer.
 };
 
 }  // namespace innkeeper::trace

@@ -9,19 +9,19 @@
 namespace innkeeper::trace {
 namespace {
 
-// More than these nobody records, and sums of them fit.
-constexpr int64_t kMostKernels = int64_t{1} << 20;  // of an operator
-constexpr int64_t kMostBytes = int64_t{1} << 44;    // of a block
+// No program records numbers beyond these, and sums of them do not overflow.
+constexpr int64_t kMostKernels = int64_t{1} << 20;  // Limit for one operator.
+constexpr int64_t kMostBytes = int64_t{1} << 44;    // Limit for one block, bytes.
 constexpr int64_t kMostBlocks = int64_t{1} << 48;
 
-// Takes what stands before the next space.
+// Removes and returns the text before the next space.
 std::string_view next_word(std::string_view& line) {
   const std::string_view word = line.substr(0, line.find(' '));
   line.remove_prefix(std::min(word.size() + 1, line.size()));
   return word;
 }
 
-// Takes a number from the front; none if there is none, or if it is negative.
+// Removes a number from the front; none if there is none, or if it is negative.
 std::optional<int64_t> take_number(std::string_view& text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

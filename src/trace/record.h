@@ -1,4 +1,4 @@
-// A record of accesses, read back (the format is in recorder.h).
+// Parses a record of accesses (the format is in recorder.h).
 #pragma once
 
 #include <span>
@@ -14,11 +14,11 @@ namespace innkeeper::trace {
 struct RecordEntry {
   using Kind = EventKind;
   Kind kind = Kind::mark;
-  std::string text = {};  // the operator's name, or the mark
+  std::string text = {};  // The operator's name, or the mark.
   Work work = {};
-  size_t first = 0;  // of its accesses
+  size_t first = 0;  // Index of its first access.
   size_t count = 0;
-  BlockId block{};  // that was freed
+  BlockId block{};  // Block that was freed.
 };
 
 struct AccessRecord {
@@ -30,16 +30,16 @@ struct AccessRecord {
   }
 };
 
-// Fails on the first line that is none, with its number; also where numbers are beyond all measure: 16 TiB of
-// a block, a million kernels of an operator.
+// Fails on the first invalid line, with its number. It also fails on implausible numbers: above 16 TiB in a
+// block, or a million kernels in an operator.
 Result<AccessRecord> parse_record(std::string_view text);
 
-// At the end of a step of the program.
+// Returns whether the entry is the mark at the end of a step of the program.
 inline bool ends_step(const RecordEntry& entry) {
   return entry.kind == RecordEntry::Kind::mark && entry.text == "step";
 }
 
-// Entries up to and with each step's last, the mark.
+// Returns for each step the number of entries up to and including its last one, the mark.
 std::vector<size_t> step_ends(const AccessRecord& record);
 
 }  // namespace innkeeper::trace

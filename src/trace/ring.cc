@@ -33,7 +33,7 @@ uint64_t* Ring::make_room(size_t words) {
     end_ = tail_ + capacity_;
   }
   wanted_ = false;
-  return find(words);  // with its gap less than twice as many: they fit
+  return find(words);  // The words and their gap are less than twice as many, so they fit.
 }
 
 void Ring::keep_large() {

@@ -1,11 +1,11 @@
-// The words that one thread has written last: bounded, without a lock. Where it is full the producer itself
-// empties it, under the ring's mutex, once in some thousand events: what a record wants is kept in pieces
-// until somebody takes them, the rest is let go.
+// The last words that one thread has written: bounded, without a lock. When the ring is full the producer
+// itself empties it, under the ring's mutex, once in some thousand events. Words of a record are kept in
+// pieces until a reader takes them; the others are discarded.
 //
-// An event stands in one piece. One of more words than half of the ring stands beside it.
+// An event is contiguous. One with more words than half of the ring is stored outside it.
 //
-// Thread safety: begin(), end() and last() by the producer, one thread at a time; take() by any thread,
-// meanwhile too.
+// Thread safety: begin(), end() and last() by the producer, one thread at a time; take() by any
+// thread, concurrently.
 #pragma once
 
 #include <atomic>
@@ -22,15 +22,15 @@ using Words = std::vector<uint64_t>;
 
 class Ring {
  public:
-  explicit Ring(size_t capacity);  // a power of two, 8 at least
+  explicit Ring(size_t capacity);  // A power of two, 8 at least.
 
-  // Room for an event of so many words. What last() gave is gone.
+  // Returns space for an event of `words` words. Invalidates the result of last().
   uint64_t* begin(size_t words) {
     uint64_t* const place = words <= capacity_ / 2 ? find(words) : nullptr;
     words_ = words;
     return last_ = place != nullptr ? place : make_room(words);
   }
-  // The event is there for those who take; `recorded`: it must not be let go.
+  // Publishes the event to readers; `recorded`: it must not be discarded.
   void end(bool recorded) {
     wanted_ = wanted_ || recorded;
     if (words_ > capacity_ / 2) [[unlikely]]
@@ -40,7 +40,7 @@ class Ring {
   }
   std::span<const uint64_t> last() const { return {last_, words_}; }
 
-  // All that was kept and what the ring has, in the order in which it was written. It has nothing after that.
+  // Returns all kept words and the ring's contents, in the order of writing, and leaves the ring empty.
   std::vector<Words> take() IK_EXCLUDES(mutex_);
 
  private:
@@ -51,17 +51,17 @@ class Ring {
 
   const size_t capacity_;
   const std::unique_ptr<uint64_t[]> ring_;
-  std::atomic<uint64_t> head_{0};  // words written so far, gaps among them
-  // The producer's own:
-  uint64_t next_ = 0;  // words written so far and the gap before the next event
-  uint64_t end_;       // up to which there is room
+  std::atomic<uint64_t> head_{0};  // Number of words written so far, including gaps.
+  // The following fields belong to the producer.
+  uint64_t next_ = 0;  // Number of words written so far, including the gap before the next event.
+  uint64_t end_;       // Position up to which there is space.
   uint64_t* last_ = nullptr;
-  size_t words_ = 0;     // from there on
-  bool wanted_ = false;  // the ring has words of a record
+  size_t words_ = 0;     // Number of words from `last_` on.
+  bool wanted_ = false;  // True: the ring has words of a record.
   Words large_;
 
   Mutex mutex_;
-  uint64_t tail_ IK_GUARDED_BY(mutex_) = 0;  // words that were taken, kept or let go
+  uint64_t tail_ IK_GUARDED_BY(mutex_) = 0;  // Number of words that were taken, kept or discarded.
   std::vector<Words> kept_ IK_GUARDED_BY(mutex_);
 };
 

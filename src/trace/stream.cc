@@ -18,10 +18,10 @@ uint64_t next_id() {
 constinit thread_local Stream::Mine Stream::last_used_;
 
 Stream::Stream(size_t ring_words) : id_(next_id()), ring_words_(ring_words) {
-  names_.emplace_back();  // no operator's
+  names_.emplace_back();  // Name 0 is no operator's.
 }
 
-// ---------------------------------------------------------------- writing
+// ---------------------------------------------------------------- Writing
 
 Stream::Thread& Stream::mine() {
   if (last_used_.stream == id_ && last_used_.ending == thread_is_ending) [[likely]]
@@ -53,12 +53,13 @@ Stream::Thread& Stream::give_ring(std::shared_ptr<const ThreadLife> life) {
   return **found;
 }
 
-// An event's place in the record; 0 if it has none. Taken with the ring in hand: while a thread looks for
-// one, another may write what happened later and leave its own, which would then go back in time.
+// Returns an event's ordinal in the record; 0 if it is in none. Requires: the ring is selected already. While
+// a thread searches for one, another thread may write a later event and leave its own ring, which would then
+// go back in time.
 uint64_t Stream::next_order() {
   if (!on_.load(std::memory_order_acquire)) return 0;
   reach("order");
-  // Whose place is in a record sees what start() wrote before, and so leaves out no later event.
+  // A thread whose ordinal is in a record sees the writes of start() before it, and so omits no later event.
   const uint64_t order = next_.fetch_add(1, std::memory_order_acquire);
   return order < end_.load(std::memory_order_relaxed) ? order : 0;
 }
@@ -70,7 +71,7 @@ OperatorName Stream::name(std::string_view name) {
   const MutexLock lock(mutex_);
   auto found = known_.find(name);
   if (found == known_.end()) {
-    const bool last = names_.size() + 1 == kMostNames;  // it is all others', too
+    const bool last = names_.size() + 1 == kMostNames;  // The last name stands for all further ones.
     if (names_.size() == kMostNames) return OperatorName{kMostNames - 1};
     const std::string_view kept = names_.emplace_back(last ? "others" : name);
     found = known_.emplace(kept, OperatorName{static_cast<uint32_t>(names_.size() - 1)}).first;
@@ -97,7 +98,7 @@ void Stream::mark(std::string_view text) {
   ring.end(true);
 }
 
-// ---------------------------------------------------------------- records
+// ---------------------------------------------------------------- Records
 
 void Stream::start(size_t most) {
   const MutexLock lock(mutex_);
@@ -107,8 +108,9 @@ void Stream::start(size_t most) {
   end_.store(next + std::min<uint64_t>(most, UINT64_MAX / 2), std::memory_order_relaxed);
   on_.store(true, std::memory_order_release);
   reach("record");
-  // After that: a thread that found the record before this one being made may take its event's place only
-  // now. Were that in this record, its next event would be left out if `on_` were still false then.
+  // Read after `on_` is set: a thread that saw the previous record in progress may take its event's ordinal
+  // only now. If that ordinal were in this record, the thread's next event would be omitted if `on_` were
+  // still false then.
   first_ = next_.fetch_add(0, std::memory_order_acq_rel);
 }
 

@@ -1,20 +1,19 @@
-// The access stream: at each operator's end a few words of what it touched,
-// and a few where a block dies or the program sets a mark. event.h says how they are written. Each thread
-// writes into a ring of its own, without a lock; who reads does so
-//   - at once, on the thread itself: what operation() returns. So plans are made (PlanExecutor::follow).
-//   - when a record ends: of all threads, in the order in which it happened (Merged). So is the text that
-//     reports and `innkeeper replay` read (recorder.h).
+// The access stream: a few words for each operator's accesses at the operator's end, and a few when a block
+// dies or the program sets a mark. event.h defines the encoding. Each thread writes into a ring of its own,
+// without a lock. Two kinds of readers exist:
+//   - The thread itself reads the result of operation() at once. Plans are made from it (Engine::follow).
+//   - When a record ends, all threads' events are read in the order in which they happened (Merged). The text
+//     for reports and `innkeeper replay` is made from them (recorder.h).
 //
-// While a record is made nothing of it is lost: a ring that is full is emptied (ring.h). A record ends at so
-// many events: those beyond are counted. What only the thread itself reads is written over.
+// A record in progress loses no event: a full ring is emptied (ring.h). A record has a limit of events; those
+// beyond it are counted. Words that only the thread itself reads are overwritten.
 //
-// A thread's ring stays with the stream when it ends, with the words in it, and goes to a thread that begins
-// later; that of a thread which writes while its thread-local objects go is nobody else's.
+// When a thread ends, its ring stays with the stream, with the words in it, and is given to a later thread.
+// The ring of a thread that writes while its thread-local objects are destroyed is never shared.
 //
-// A child of fork() has no use for the stream: nothing of it may be called there, and nothing is done to it
-// when the child's thread ends.
+// A child of fork() must not call the stream. The end of the child's thread does not touch the stream either.
 //
-// Thread safety: all methods. While no record is made on() is all that it costs.
+// Thread safety: all methods. While no record is in progress, it costs only on().
 #pragma once
 
 #include <atomic>
@@ -36,16 +35,16 @@ namespace innkeeper::trace {
 
 class Stream {
  public:
-  static constexpr size_t kRingWords = size_t{1} << 15;  // of a thread: some thousand operators
+  // Words of one thread's ring: some thousand operators.
+  static constexpr size_t kRingWords = size_t{1} << 15;
 
   explicit Stream(size_t ring_words = kRingWords);
 
-  // ---- writing
-  // Is a record being made? Whoever writes for a record alone asks first.
+  // ---- Writing.
+  // Returns whether a record is in progress. Code that writes only for a record calls it first.
   bool on() const { return on_.load(std::memory_order_relaxed); }
   OperatorName name(std::string_view name);
-  // `each(i)` is the RecordedAccess that is number i. What it returns can be read until this thread writes
-  // again.
+  // `each(i)` returns RecordedAccess number i. The returned event is valid until this thread writes again.
   template <class Each>
   Event operation(const Operation& what, NodeId node, size_t accesses, const Each& each) {
     Ring& ring = mine().ring;
@@ -61,12 +60,12 @@ class Stream {
   void freed(BlockId block);
   void mark(std::string_view text);
 
-  // ---- records
-  // From now on events are recorded, `most` of them. Forgets a record that is being made.
+  // ---- Records.
+  // Starts a record of up to `most` events. Discards a record in progress.
   void start(size_t most) IK_EXCLUDES(mutex_);
   // Ends the record. Events that other threads are writing meanwhile may be missing.
   Merged stop() IK_EXCLUDES(mutex_);
-  // By OperatorName. They live as long as the stream does.
+  // Names by OperatorName. They live as long as the stream does.
   std::vector<std::string_view> names() const IK_EXCLUDES(mutex_);
   size_t rings() const IK_EXCLUDES(mutex_);
 
@@ -74,12 +73,12 @@ class Stream {
   struct Thread {
     explicit Thread(size_t ring_words) : ring(ring_words) {}
     Ring ring;
-    std::unordered_map<std::string_view, OperatorName> names;  // that it has used
-    std::shared_ptr<const ThreadLife> life;                    // guarded by Stream::mutex_
+    std::unordered_map<std::string_view, OperatorName> names;  // Names that it has used.
+    std::shared_ptr<const ThreadLife> life;                    // Guarded by Stream::mutex_.
   };
 
-  // The thread that is running, as the stream that it wrote to last knows it. While it ends it looks for a
-  // ring again: the one that it had may be another's already.
+  // The running thread's ring in the stream that it wrote to last. An ending thread searches for a ring
+  // again: its former one may be another thread's already.
   struct Mine {
     uint64_t stream = 0;
     bool ending = false;
@@ -92,14 +91,14 @@ class Stream {
   Thread& give_ring(std::shared_ptr<const ThreadLife> life) IK_REQUIRES(mutex_);
   uint64_t next_order();
 
-  const uint64_t id_;  // of the stream, in this process
+  const uint64_t id_;  // Id of the stream in this process.
   const size_t ring_words_;
   std::atomic<bool> on_{false};
-  std::atomic<uint64_t> next_{1};  // event
-  std::atomic<uint64_t> end_{0};   // the first that the record has no room for
+  std::atomic<uint64_t> next_{1};  // Ordinal of the next event.
+  std::atomic<uint64_t> end_{0};   // Ordinal of the first event beyond the record's limit.
 
   mutable Mutex mutex_;
-  uint64_t first_ IK_GUARDED_BY(mutex_) = 0;  // event of the record
+  uint64_t first_ IK_GUARDED_BY(mutex_) = 0;  // Ordinal of the record's first event.
   std::vector<std::unique_ptr<Thread>> threads_ IK_GUARDED_BY(mutex_);
   std::deque<std::string> names_ IK_GUARDED_BY(mutex_);
   std::unordered_map<std::string_view, OperatorName> known_ IK_GUARDED_BY(mutex_);

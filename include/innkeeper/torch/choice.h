@@ -1,5 +1,5 @@
-// What was chosen, as PyTorch's devices. PyTorch's C++ interface has no limit on memory that could be set
-// without CUDA's headers; a program that has them says
+// The chosen GPUs as PyTorch's devices. PyTorch's C++ interface cannot limit memory without CUDA's headers. A
+// program that has them calls
 //
 //   c10::cuda::CUDACachingAllocator::setMemoryFraction(gpu.memory_fractions()[0], gpu.ordinals()[0]);
 #pragma once
@@ -19,7 +19,7 @@ inline std::vector<c10::Device> devices(const Choice& choice) {
   return result;
 }
 
-// The first of them.
+// Returns the first of them.
 inline c10::Device device(const Choice& choice) { return devices(choice).front(); }
 
 }  // namespace innkeeper

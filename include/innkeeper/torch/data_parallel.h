@@ -1,19 +1,19 @@
-// Data parallelism over the computing nodes of one process, as Python's innkeeper.DataParallel: a function in
-// the place of torch::nn::parallel::data_parallel, which goes over CUDA's devices alone.
+// Data parallelism over the computing nodes of one process, as Python's innkeeper.DataParallel. The function
+// replaces torch::nn::parallel::data_parallel, which uses only CUDA's devices.
 //
 //   at::Tensor out = innkeeper::data_parallel(net, batch);           // over all nodes that compute
 //   out = innkeeper::data_parallel(net, batch, {"sim:1", "sim:0"});  // over these
 //
-// Each part of the batch is computed by a replica at a node of its own, in a thread of its own; the first in
-// the caller's. docs/parallel.md has what holds of parameters, gradients, buffers and random numbers. Results
-// have the bits of Python's, but for what is drawn at random.
+// A replica computes each part of the batch at a node of its own, in a thread of its own; the first one runs
+// in the caller's thread. docs/parallel.md states the rules for parameters, gradients, buffers and random
+// numbers. Results have the bits of Python's, except for random values.
 //
-// The module is a torch::nn::Cloneable, as PyTorch's data_parallel wants it: each call makes a replica by its
-// clone(), which costs what a new module and a copy of its tensors cost. That copy is dropped at once, since
-// the replicas' memory is the module's; and the CPU's generator is in the end as it was.
+// The module is a torch::nn::Cloneable, as PyTorch's data_parallel requires. Each call makes a replica by
+// clone(), which costs as much as a new module and a copy of its tensors. The copy is dropped at once, since
+// the replicas share the module's memory; and the CPU's generator keeps its state.
 //
-// Thread safety: as the module's forward. Errors: c10::Error for nodes and modules; of what replicas throw
-// the first in their order, when all have ended.
+// Thread safety: as the module's forward. Errors: c10::Error for nodes and modules. If replicas throw, the
+// first exception in their order is rethrown when all have ended.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -40,7 +40,7 @@
 namespace innkeeper {
 namespace parallel_parts {
 
-// The nodes that were asked for, all that compute by default.
+// Returns the requested nodes; by default all that compute.
 inline std::vector<std::string> checked(std::vector<std::string> asked) {
   std::vector<std::string> names;
   for (const NodeInfo& node : nodes())
@@ -54,7 +54,7 @@ inline std::vector<std::string> checked(std::vector<std::string> asked) {
   return asked;
 }
 
-// On its way to the node. Where there is no room for it now, it comes with its operator.
+// Starts the copy to the node. If the node lacks free space now, the copy is made with its operator.
 inline at::Tensor started(const at::Tensor& tensor, const std::string& node) {
   try {
     prefetch(tensor, node);
@@ -63,7 +63,7 @@ inline at::Tensor started(const at::Tensor& tensor, const std::string& node) {
   return tensor;
 }
 
-// With memory of its own: a view would take all of its base along.
+// Gives the part memory of its own: a view would take its whole base along.
 inline at::Tensor part_at(const std::string& node, const at::Tensor& part) {
   if (part.device() == device()) return started(part.clone(at::MemoryFormat::Contiguous), node);
   const On on(node);
@@ -88,7 +88,7 @@ struct Share : torch::autograd::Function<Share> {
   }
 };
 
-// An output that is put together with others; its part of their gradient goes to where it was computed.
+// An output that is concatenated with others; its part of their gradient goes to the node that computed it.
 struct Return : torch::autograd::Function<Return> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             const std::string& node) {
@@ -101,7 +101,7 @@ struct Return : torch::autograd::Function<Return> {
   }
 };
 
-// The originals of the replicas' tensors: their memory, and where their gradients go.
+// The originals of the replicas' tensors: their memory, and the destination of their gradients.
 class Originals {
  public:
   Originals(std::vector<at::Tensor> tensors, size_t count) : tensors_(std::move(tensors)) {
@@ -111,7 +111,8 @@ class Originals {
                                : torch::autograd::variable_list());
     }
   }
-  // Has the tensors of a replica be the originals; with `copied` those without gradients are copies.
+  // Makes the tensors of a replica share the originals' memory; with `copied` those without
+  // gradients are copies.
   void lend(std::vector<at::Tensor> replicas, size_t number, bool copied) const {
     TORCH_CHECK(replicas.size() == tensors_.size(), "data_parallel: clone() made a module of ",
                 replicas.size(), " parameters or buffers in place of ", tensors_.size());
@@ -130,7 +131,7 @@ class Originals {
   std::vector<torch::autograd::variable_list> shares_;  // By tensor: one share for each replica, or none.
 };
 
-// The CPU's generator is in the end as it was.
+// Restores the state of the CPU's generator at the end.
 class KeptGenerator {
  public:
   KeptGenerator() : state_(generator_.get_state()) {}
@@ -159,7 +160,8 @@ std::vector<std::shared_ptr<Module>> replicate(const std::shared_ptr<Module>& mo
   return replicas;
 }
 
-// What a replica's random stream begins with: the caller's stream and the replica's number decide it.
+// Returns the seed of a replica's random stream, which the caller's stream and the replica's
+// number determine.
 inline uint64_t seed_of(size_t replica) {
   const at::Tensor state = torch_layer::get_rng_state();
   const auto* bytes = state.const_data_ptr<uint8_t>();
@@ -170,8 +172,8 @@ inline uint64_t seed_of(size_t replica) {
 
 }  // namespace parallel_parts
 
-// module->forward(input), computed on parts of the batch at `nodes`, put together at `output_node` (the first
-// of them by default). `input` may be on the CPU; `dim` is the dimension of batches.
+// Computes module->forward(input) on parts of the batch at `nodes`, and concatenates the results at
+// `output_node` (by default the first node). `input` may be on the CPU; `dim` is the dimension of batches.
 template <typename Module>
 at::Tensor data_parallel(const std::shared_ptr<Module>& module, const at::Tensor& input,
                          std::vector<std::string> nodes = {},
@@ -184,7 +186,7 @@ at::Tensor data_parallel(const std::shared_ptr<Module>& module, const at::Tensor
       TORCH_CHECK(item.value().device() == device(), "data_parallel: the module's \"", item.key(),
                   "\" is on ", item.value().device(),
                   "; it must be on the managed device: module->to(innkeeper::device())");
-      torch_layer::set_replicated(item.value(), true);  // operators on it run where their activations are
+      torch_layer::set_replicated(item.value(), true);  // Operators on it run where their activations are.
     }
   };
   look_at(module->named_parameters());
@@ -204,10 +206,11 @@ at::Tensor data_parallel(const std::shared_ptr<Module>& module, const at::Tensor
     const at::Tensor output = replicas[i]->forward(parts[i]);
     outputs[i] = Return::apply(output.dim() == 0 ? output.view(1) : output, nodes[i]);
   };
-  const at::ThreadLocalState modes;  // gradients, autocast, inference
+  const at::ThreadLocalState modes;  // Modes of gradients, autocast and inference.
   const auto run_apart = [&](size_t i, uint64_t seed) {
     const at::ThreadLocalStateGuard as_the_caller(modes);
-    c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);  // else its home and random stream come along
+    // Otherwise the thread would inherit the preferred node and the random stream.
+    c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(nullptr);
     const Experiment own("replica " + std::to_string(i));
     manual_seed(seed);
     run(i);
@@ -220,7 +223,7 @@ at::Tensor data_parallel(const std::shared_ptr<Module>& module, const at::Tensor
     }
   };
   {
-    std::vector<std::jthread> threads;  // joined where the block ends
+    std::vector<std::jthread> threads;  // Joined at the end of the block.
     for (size_t i = 1; i < parts.size(); ++i)
       threads.emplace_back([&, i, seed = seed_of(i)] { keeping_its_error(i, [&] { run_apart(i, seed); }); });
     keeping_its_error(0, [&] { run(0); });

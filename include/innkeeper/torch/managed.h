@@ -45,11 +45,11 @@ using torch_layer::find_device;
 using torch_layer::manual_seed;
 using torch_layer::synchronize;
 
-// The device that all managed tensors are on. Throws c10::Error where the library could not register it,
+// Returns the device that all managed tensors are on. Throws c10::Error if the library could not register it
 // because another out-of-tree device has PyTorch's one slot.
 IK_EXPORT c10::Device device();
 
-// Tensors without operands are born at `node` while this lives.
+// Tensors without operands are created at `node` while this object lives.
 class On {
  public:
   explicit On(const std::string& node) : outer_(torch_layer::set_home(node)) {}
@@ -61,7 +61,7 @@ class On {
   const std::string outer_;
 };
 
-// One of many experiments: a home and a random stream of its own for the calling thread.
+// One of several experiments: a preferred node and a random stream of its own for the calling thread.
 class Experiment {
  public:
   // `memory`: bytes that it expects to need, so that experiments spread over the nodes by size.

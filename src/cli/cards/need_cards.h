@@ -1,11 +1,11 @@
-// What status and grants ask of a machine first.
+// A check of the machine that status and the grant commands make first.
 #pragma once
 
 #include "telemetry/snapshot.h"
 
 namespace innkeeper::cli {
 
-// Fails unless there is a card, with the driver's trouble and its cure.
+// Fails unless there is a GPU; the message names the driver's trouble and its cure.
 void need_cards(const telemetry::Snapshot& snapshot);
 
 }  // namespace innkeeper::cli

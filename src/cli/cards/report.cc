@@ -11,7 +11,7 @@ namespace {
 
 using lease::Claim;
 
-constexpr size_t kDigitsOfPid = 7;  // Linux counts to 4,194,304
+constexpr size_t kDigitsOfPid = 7;  // Width of the PID column, digits; Linux counts to 4,194,304.
 
 Colour load_colour(double part) {
   if (part >= 0.9) return Colour::red;
@@ -34,7 +34,7 @@ std::string holders_text(const Survey& survey, const Place& place) {
   return names.empty() ? "-" : joined(names, ",");
 }
 
-// "56.0 / 60.0 GiB", and "4.0 MiB / 60.0 GiB" where one unit would not show both.
+// Returns "56.0 / 60.0 GiB", or "4.0 MiB / 60.0 GiB" if one unit would not show both.
 std::string part_text(Bytes part, Bytes whole) {
   const std::string parts = to_string(part), wholes = to_string(whole);
   const auto unit = [](const std::string& text) { return text.substr(text.find(' ')); };
@@ -62,7 +62,8 @@ std::vector<Cell> card_row(const Survey& survey, const Place& place, const Scree
   std::string power = card.power ? fmt::format("{:.0f}", card.power->watts) : "?";
   if (card.power && card.power->limit_watts) power += fmt::format("/{:.0f}", *card.power->limit_watts);
   const Bytes left = standing.taken ? Bytes(0) : std::max(Bytes(0), standing.available);
-  const bool known = survey.folder.ok();  // who may have what
+  // True: the leases, and so the promised and foreign bytes, are known.
+  const bool known = survey.folder.ok();
   return {{place.label, Colour::bold},
           {place.name.empty() ? "?" : place.name},
           {load ? fmt::format("{}%", card.utilization->compute_percent) : "?", load_colour(busy)},

@@ -1,4 +1,4 @@
-// The survey as JSON. Sizes are bytes; what cannot be told is null.
+// Prints the survey as JSON. Sizes are in bytes; an unknown value is null.
 #include <nlohmann/json.hpp>
 
 #include "cli/cards/report.h"

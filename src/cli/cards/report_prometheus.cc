@@ -1,4 +1,4 @@
-// The survey as metrics in Prometheus' text format (version 0.0.4). What cannot be told has no sample.
+// Prints the survey as metrics in Prometheus' text format (version 0.0.4). An unknown value has no sample.
 #include <fmt/format.h>
 
 #include <functional>
@@ -8,7 +8,7 @@
 namespace innkeeper::cli {
 namespace {
 
-// A label's value: backslash, quote and newline are escaped, as the format asks.
+// Escapes a label's value: the format requires it for backslash, quote and newline.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {

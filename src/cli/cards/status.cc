@@ -1,5 +1,5 @@
-// innkeeper status: every card of the machine at one moment: who holds it, who uses it, what is promised and
-// foreign.
+// innkeeper status: shows every GPU of the machine at one moment, with its lease holders, its processes, and
+// its promised and foreign bytes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -36,7 +36,7 @@ int status(const Options& options) {
   if (options.json && options.prometheus) fail(kUsage, "--json and --prometheus exclude each other");
   const Survey survey = look_around(Wanted::memory | Wanted::utilization | Wanted::power |
                                     Wanted::temperature | Wanted::clocks | Wanted::processes);
-  // For machines to read there is always an answer: no card is one.
+  // The machine-readable formats always produce an answer, even without a GPU.
   if (options.json)
     print(to_json(survey) + "\n");
   else if (options.prometheus)

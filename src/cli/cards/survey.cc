@@ -22,7 +22,7 @@ using lease::Entry;
 using telemetry::Snapshot;
 using telemetry::Wanted;
 
-// What runs under a number, as far as this process may see.
+// Fills in the owner and command of a process, as far as this process may see them.
 void describe_process(User& user, std::map<uint32_t, std::string>& names) {
   const std::string folder = "/proc/" + std::to_string(user.pid);
   struct stat about {};
@@ -50,7 +50,7 @@ bool runs_under(const lease::Process& process, const Entry& entry) {
   return std::find(process.line.begin(), process.line.end(), entry.record.process) != process.line.end();
 }
 
-// The lease of the nearest ancestor that holds one on this card; of several, the innermost part.
+// Returns the lease of the nearest ancestor that holds one on this GPU; of several, the innermost part.
 std::string lease_of(const lease::Process& process, const std::string& uuid, const std::vector<Entry>& live,
                      uint64_t pid_namespace) {
   for (const lease::ProcessKey& ancestor : process.line) {
@@ -84,7 +84,7 @@ void add_users(Place& place, const telemetry::Card& card, const std::vector<Entr
   }
 }
 
-// In the order of machine.cards, which from_snapshot() fixes.
+// Places are in the order of machine.cards, which from_snapshot() fixes.
 std::vector<Place> places_of(const Snapshot& snapshot) {
   std::vector<Place> places;
   for (size_t i = 0; i < snapshot.cards.size(); ++i) {

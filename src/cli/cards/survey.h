@@ -1,5 +1,5 @@
-// The machine for people: the cards that leases are on, who holds them, who uses them, and what is foreign.
-// What status, top, lease list and doctor show; grants do not use it.
+// A survey of the machine for display: GPUs with their lease holders, processes and foreign bytes. status,
+// top, lease list and doctor show it; grants do not use it.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@
 
 namespace innkeeper::cli {
 
-// A process on a card.
+// A process that uses a GPU.
 struct User {
   int64_t pid = 0;
-  std::optional<Bytes> used;  // none: the driver cannot tell
-  std::string name;           // of its owner; empty: no such process here
-  std::string command;        // empty: no such process here
-  std::string lease;          // the lease that it runs under; empty: foreign
+  std::optional<Bytes> used;  // Bytes that it uses; none: the driver does not tell.
+  std::string name;           // Name of its owner; empty: no such process here.
+  std::string command;        // Command line; empty: no such process here.
+  std::string lease;          // Lease under which it runs; empty: foreign.
 };
 
-// A card, or a MIG instance, that can be leased.
+// A GPU or a MIG instance that can be leased.
 struct Place {
-  size_t card = 0;    // in snapshot.cards: its number in PCI order
-  std::string label;  // "0", or "0/1" for instance 1 of card 0
+  size_t card = 0;    // Index in snapshot.cards: the GPU's number in PCI order.
+  std::string label;  // Label: "0", or "0/1" for instance 1 of GPU 0.
   std::string uuid;
   std::string name;
   bool instance = false;
@@ -43,14 +43,14 @@ struct Place {
 struct Held {
   lease::Entry entry;
   std::string owner;
-  std::vector<std::string> labels;  // of its places; an unknown card's UUID
-  std::optional<Bytes> used;        // by its processes; none: cannot be told
+  std::vector<std::string> labels;  // Labels of its GPUs; the UUID of an unknown GPU.
+  std::optional<Bytes> used;        // Bytes that its processes use; none: unknown.
 };
 
-// A process that runs on the managed device, and what its engine holds.
+// A process that runs on the managed device, with the memory that its engine holds.
 struct Resident {
-  int64_t pid = 0;   // in its own PID namespace
-  bool here = true;  // which is this one
+  int64_t pid = 0;   // Process id in the process's own PID namespace.
+  bool here = true;  // True: that namespace is also this process's.
   std::string owner;
   std::string command;
   std::vector<board::NodeRow> nodes;
@@ -58,30 +58,31 @@ struct Resident {
 
 struct Survey {
   telemetry::Snapshot snapshot;
-  telemetry::Visible visible;  // what this process was given
+  telemetry::Visible visible;  // GPUs that this process was given.
   lease::Machine machine;
-  std::vector<Place> places;        // as machine.cards
-  std::vector<Held> leases;         // by time of grant
-  std::vector<Held> line;           // places in the line, first come first
-  std::vector<Resident> residents;  // by PID
-  Status folder;                    // why leases and residents are not known
+  std::vector<Place> places;        // Entries in the order of machine.cards.
+  std::vector<Held> leases;         // Leases by time of grant.
+  std::vector<Held> line;           // Places in the line, first come first.
+  std::vector<Resident> residents;  // Managed processes, sorted by PID.
+  Status folder;  // Status of the lease directory; if not okay, leases and residents are unknown.
   std::string folder_path;
-  std::string folder_weakness;  // why leases there protect among friends only; empty: they protect
-  std::string folder_unseen;    // why they are not seen outside of this container; empty: they are
+  std::string folder_weakness;  // Why leases there do not protect against hostile users; empty: they do.
+  std::string folder_unseen;    // Why programs outside this container do not see them; empty: they do.
   bool folder_writable = true;
-  std::vector<std::string> other_folders;  // a line for each: whose it is, and why it is not used
+  // One line for each other directory: its owner, and why it is not used.
+  std::vector<std::string> other_folders;
   int dead_files = 0;
   int64_t now_ns = 0;
 };
 
-// Blocks: as the snapshot does, for /proc and for names of users. No lock is held or waited for. Where
-// `wanted` has no processes, they are as they were in `before`.
+// Surveys the machine. Blocks: for the snapshot, /proc and user names. It holds and awaits no lock. If
+// `wanted` omits processes, they are taken from `before`.
 Survey look_around(telemetry::Wanted wanted, const Survey* before = nullptr);
 
-// What is to be said of lease folders that are there beside this one.
+// Returns a line for each lease directory that exists in addition to this one.
 std::vector<std::string> other_folders(const lease::Directory& directory);
 
-// "43 s", "12 min", "5 h", "3 d".
+// Returns an age such as "43 s", "12 min", "5 h" or "3 d".
 std::string age_text(int64_t nanoseconds);
 
 }  // namespace innkeeper::cli

@@ -1,6 +1,6 @@
-// innkeeper top: status that refreshes, full screen, with plots of memory and utilisation over time. By
-// escape sequences that every terminal of today knows. The list of processes is slow to ask for, so it is
-// asked for less often.
+// innkeeper top: a refreshing status on the full screen, with plots of memory and utilization over time. It
+// uses escape sequences that every present terminal knows. Querying the list of processes is slow, so it is
+// queried less often.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kProcessesEvery{3};
 
 volatile std::sig_atomic_t stop_signal = 0, pause_signal = 0;
 
-// Signals are let in only while waiting for keys, so none is missed between looking at its flag and waiting.
+// Signals are unblocked only while waiting for keys, so none is missed between checking its flag and waiting.
 class Signals {
  public:
   Signals() {
@@ -39,7 +39,7 @@ class Signals {
       action.sa_handler = [](int number) {
         if (number == SIGTSTP)
           pause_signal = number;
-        else if (number != SIGWINCH)  // which is only to end the waiting
+        else if (number != SIGWINCH)  // SIGWINCH only has to end the waiting.
           stop_signal = number;
       };
       sigaction(signal, &action, nullptr);
@@ -55,7 +55,7 @@ class Signals {
   sigset_t before_ = {};
 };
 
-// The terminal is given back as it was, however this ends but by SIGKILL.
+// Restores the terminal however the program ends, except by SIGKILL.
 class FullScreen {
  public:
   FullScreen() {
@@ -77,9 +77,9 @@ class FullScreen {
   void leave() {
     tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
     constexpr std::string_view kBack = "\033[?25h\033[?1049l";
-    if (write(STDOUT_FILENO, kBack.data(), kBack.size()) < 0) return;  // the terminal is gone
+    if (write(STDOUT_FILENO, kBack.data(), kBack.size()) < 0) return;  // The terminal is gone.
   }
-  // Only what changes on the way is seen: no clearing first, so no flicker.
+  // Overwrites the screen without clearing it first, so it does not flicker.
   static void show(const std::string& text) {
     std::string out = "\033[H";
     size_t begin = 0;
@@ -95,7 +95,7 @@ class FullScreen {
   termios before_ = {};
 };
 
-// Keys that are there, an escape sequence as one.
+// Returns the available keys; an escape sequence counts as one key.
 std::vector<std::string> read_keys(bool& ended) {
   char buffer[64];
   const ssize_t length = read(STDIN_FILENO, buffer, sizeof buffer);
@@ -152,7 +152,7 @@ class Top {
             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(state_.interval));
   }
 
-  // False: quit.
+  // Returns false if the user quits.
   bool wait_for_keys(const Signals& signals) {
     const auto left = std::max(Clock::duration(0), next_ - Clock::now());
     const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();

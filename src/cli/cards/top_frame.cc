@@ -56,7 +56,7 @@ std::vector<size_t> sorted(const Survey& survey, Sort sort) {
   return order;
 }
 
-// The newest samples, as wide as the plot; nothing where there was none yet.
+// Returns the newest samples, as many as the plot is wide; 0 where no sample exists yet.
 std::vector<double> recent(const TopState& state, const std::string& uuid, int width,
                            double Sample::*member) {
   std::vector<double> values(static_cast<size_t>(std::max(0, width)), 0.0);
@@ -125,7 +125,7 @@ bool uses(const Survey& survey, const std::string& uuid, int64_t pid) {
   });
 }
 
-// Leases, who waits, processes and what managed devices hold, of the chosen card or all.
+// Lists leases, waiting requests, processes and managed memory of the selected GPU or of all.
 std::string lists(Survey survey, const Screen& screen, const std::string& uuid) {
   if (!uuid.empty()) {
     const auto elsewhere = [&](const Held& held) {
@@ -205,7 +205,7 @@ std::string top_frame(const Survey& survey, const TopState& state, const Screen&
   std::string text =
       line(screen, {{"innkeeper  ", Colour::bold},
                     {heading(survey)},
-                    // What matters least is last: a narrow terminal cuts it off.
+                    // The least important text is last, because a narrow terminal cuts it off.
                     {"  h help  q quit", Colour::dim},
                     {fmt::format("  every {:g} s, sorted by {}{}  {}", state.interval, to_string(state.sort),
                                  state.paused ? ", paused" : "", driver_text(survey)),
@@ -217,7 +217,7 @@ std::string top_frame(const Survey& survey, const TopState& state, const Screen&
   const std::vector<size_t> order = sorted(survey, state.sort);
   const int count = static_cast<int>(order.size());
   const int selected = std::min(state.selected, count - 1);
-  // Two lines a card; the rest of the screen is for the lists, a third of it at least.
+  // Each GPU takes two lines; at least a third of the screen is left for the lists.
   const int room = std::max(1, std::min(count, (height - 1) * 2 / 3 / 2));
   const int first = std::clamp(selected - room + 1, 0, std::max(0, count - room));
   for (int i = first; i < std::min(count, first + room); ++i)

@@ -14,8 +14,8 @@ namespace {
 using Findings = std::vector<Finding>;
 using telemetry::Trouble;
 
-// Starting the library of a driver that is kept loaded takes milliseconds, else a second and more for each
-// card.
+// Starting the driver's library takes milliseconds if the driver is kept loaded, otherwise a second or
+// more for each GPU.
 constexpr double kSlowStart = 1.0;
 constexpr int64_t kIdleNs = int64_t{10} * 60 * 1'000'000'000;
 constexpr int kManyDeadFiles = 100;
@@ -126,14 +126,14 @@ void check_foreign(const Patient& patient, Findings& findings) {
   }
 }
 
-// What a container is started with, to have the machine's `folder`.
+// Returns container options that mount the machine's directory `folder`.
 std::string mounting(const std::string& folder) {
   return "docker run -v " + folder + ":" + folder + ", apptainer exec --bind " + folder;
 }
 
 void check_folder(const Patient& patient, Findings& findings) {
   const Survey& survey = patient.survey;
-  // It mounts, which a container may not.
+  // `innkeeper setup` mounts a file system, which a container may not do.
   const std::string set_up =
       patient.container ? "outside of this container, as root: innkeeper setup" : "as root: innkeeper setup";
   if (!survey.folder.ok()) {
@@ -232,7 +232,7 @@ void check_environment(const Patient& patient, Findings& findings) {
 }
 
 void check_libraries(const Patient& patient, Findings& findings) {
-  // As in python/innkeeper/integrations.
+  // The list matches python/innkeeper/integrations.
   const std::string adapted = "accelerate, cupy, lightning, numba, safetensors, transformers, triton";
   if (patient.libraries == "off")
     add(findings, Grade::hint, "libraries", "INNKEEPER_LIBRARIES=off: " + adapted + " do not know managed",

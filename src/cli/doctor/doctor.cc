@@ -1,4 +1,4 @@
-// innkeeper doctor: each trouble that is known, with one line of cure.
+// innkeeper doctor: reports each known trouble with one line of cure.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -57,7 +57,7 @@ bool inotify_works() {
   return true;
 }
 
-// Of a folder that stands among others' files in a default place.
+// Returns the space that a default lease directory shares with other files.
 Bytes shared_room(const std::string& path) {
   const std::vector<std::string> defaults = lease::default_folders();
   if (std::find(defaults.begin(), defaults.end(), path) == defaults.end()) return {};
@@ -70,7 +70,7 @@ Bytes shared_room(const std::string& path) {
   return Bytes(static_cast<int64_t>(system.f_blocks) * static_cast<int64_t>(system.f_frsize));
 }
 
-// What is left where a lease's file has no room.
+// Returns the free space if it does not suffice for a lease's file.
 std::string why_full(const std::string& path) {
   struct statvfs about {};
   if (path.empty() || statvfs(path.c_str(), &about) != 0) return {};
@@ -81,7 +81,7 @@ std::string why_full(const std::string& path) {
 
 Status try_lock(int limit_ms) {
   const auto directory = lease::Directory::open_default();
-  if (!directory.ok()) return Status::okay();  // the folder's own finding says so
+  if (!directory.ok()) return Status::okay();  // The finding on the directory reports this.
   lease::GlobalLock lock;
   return lock.lock(*directory.value(), std::chrono::milliseconds(limit_ms));
 }

@@ -18,7 +18,7 @@ namespace {
 
 using telemetry::Snapshot;
 
-// The cards that the environment gives this process; none: all of them.
+// Returns the GPUs to which the environment restricts this process; none: no restriction.
 std::optional<std::vector<std::string>> given_cards(const Snapshot& snapshot) {
   telemetry::Visible visible = telemetry::visible_from_environment(snapshot);
   if (!visible.restricted) return std::nullopt;

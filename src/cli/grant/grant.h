@@ -1,6 +1,6 @@
-// From a request to a lease, as pick, run and lease hold do it: only cards that this process was given
-// (CUDA_VISIBLE_DEVICES and its kin), a part of the lease that it runs in (INNKEEPER_LEASE), waiting in line
-// if asked.
+// Turns a request into a lease for pick, run and lease hold. The lease is restricted to GPUs that this
+// process was given (CUDA_VISIBLE_DEVICES and its kin). It is a part of the lease that the process runs in
+// (INNKEEPER_LEASE). It waits in line if requested.
 #pragma once
 
 #include "lease/arbiter.h"
@@ -10,10 +10,10 @@
 
 namespace innkeeper::cli {
 
-// Fails as exit_codes.h says. Blocks: as long as the request waits.
+// Fails with a code of exit_codes.h. Blocks: as long as the request waits.
 lease::Lease grant(lease::Arbiter& arbiter, lease::Request request);
 
-// The machine's folder, or fails with kFolder.
+// Opens the machine's lease directory, or fails with kFolder.
 lease::Arbiter open_arbiter();
 
 }  // namespace innkeeper::cli

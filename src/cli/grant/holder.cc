@@ -21,13 +21,14 @@ namespace {
 
 volatile std::sig_atomic_t caught = 0;
 
-// The child's part: says whether it holds the lease through `ready`, and never returns.
+// Runs in the child: reports through `ready` whether it holds the lease, and never returns.
 [[noreturn]] void keep(lease::Arbiter& arbiter, lease::Lease& inherited, int ready) {
   setsid();
   catch_signals();
   const bool own = arbiter.take_over(inherited).ok();
   open_nowhere();
-  // A lock or a pipe of the caller's would be held for as long as the lease.
+  // Closes the caller's other descriptors; otherwise its locks and pipes would stay held as
+  // long as the lease.
   keep::let_go({ready, inherited.descriptor(), arbiter.directory().fd()});
   const char good = own ? '+' : '-';
   const bool told = write(ready, &good, 1) == 1;
@@ -47,7 +48,7 @@ void catch_signals() {
 
 int hold_here(lease::Lease lease, lease::Arbiter& arbiter) {
   lease::Watch watch(arbiter.directory());
-  // The pause also bounds how late a signal just before the waiting, or an expiry, is seen.
+  // The pause also bounds the delay in noticing an expiry, or a signal that arrives just before the waiting.
   keep::Restore restore;
   while (caught == 0 && (lease.intact() || lease.lost())) {
     if (restore.look(lease) == keep::Restore::Found::lost)

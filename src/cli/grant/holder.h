@@ -1,4 +1,4 @@
-// Keeping a lease without a job: in this process until a signal, or in one of its own in the background.
+// Holds a lease without a job: in this process until a signal, or in a background process.
 #pragma once
 
 #include <sys/types.h>
@@ -18,11 +18,11 @@ void catch_signals();
 // signal's number, or 0. Requires: catch_signals() has been called.
 int hold_here(lease::Lease lease, lease::Arbiter& arbiter);
 
-// A process of its own takes the lease over and keeps it as above; this one goes on without it. Gives its
-// number. Fails with kInternal.
+// Passes the lease to a new process, which holds it as above, and returns that process's number.
+// Fails with kInternal.
 pid_t hold_in_background(lease::Arbiter& arbiter, lease::Lease lease);
 
-// "30s": fails with kUsage and the option's name. At least a second.
+// Parses a duration such as "30s", at least a second. Fails with kUsage and the option's name.
 std::chrono::milliseconds duration(const std::string& text, const char* option);
 
 }  // namespace innkeeper::cli

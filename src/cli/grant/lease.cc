@@ -51,14 +51,14 @@ int hold(const HoldOptions& options) {
   lease::Arbiter arbiter = open_arbiter();
   lease::Lease lease = grant(arbiter, std::move(request));
   if (!options.background) catch_signals();
-  print(lease.id() + " " + lease.uuids() + "\n");  // if that fails the lease ends
+  print(lease.id() + " " + lease.uuids() + "\n");  // If print() fails, the lease ends.
   if (options.background) {
     hold_in_background(arbiter, std::move(lease));
     return kDone;
   }
   const int64_t expires_ns = lease.expires_ns();
   const int signal = hold_here(std::move(lease), arbiter);
-  if (signal != 0) {  // end as the signal would have ended us
+  if (signal != 0) {  // The program ends as the signal would have ended it.
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
@@ -76,7 +76,8 @@ int hold(const HoldOptions& options) {
   }
 }
 
-// All, or where one cannot be released none. One that ends by itself meanwhile is as good as released.
+// Releases all leases, or none if one cannot be released. A lease that ends by itself meanwhile
+// counts as released.
 int release(const std::vector<std::string>& ids) {
   lease::Arbiter arbiter = open_arbiter();
   for (const std::string& id : ids)

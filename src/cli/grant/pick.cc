@@ -1,5 +1,5 @@
-// innkeeper pick: which GPUs to use now, printed for CUDA_VISIBLE_DEVICES. The choice respects all leases. It
-// is a promise only with --hold, which leaves a lease behind for as long as a program needs to start.
+// innkeeper pick: prints GPUs to use now, for CUDA_VISIBLE_DEVICES. The choice respects all leases. It is a
+// promise only with --hold, which leaves a lease behind for as long as a program needs to start.
 #include <CLI/CLI.hpp>
 
 #include <chrono>
@@ -24,7 +24,8 @@ int pick(const Options& options) {
   if (!options.hold.empty()) request.expires_after = duration(options.hold, "--hold");
   lease::Arbiter arbiter = open_arbiter();
   lease::Lease lease = grant(arbiter, std::move(request));
-  print(lease.uuids() + "\n");  // first: a lease that nobody has been told of would be in everybody's way
+  // Printed first: a lease whose GPUs were not printed would only block other users.
+  print(lease.uuids() + "\n");
   if (!options.hold.empty()) hold_in_background(arbiter, std::move(lease));
   return kDone;
 }

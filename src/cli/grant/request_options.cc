@@ -30,7 +30,7 @@ lease::Request RequestOptions::request() const {
   if (by_option_->count() > 0) words.push_back("--by=" + by_);
   if (share_) words.emplace_back("--share");
   if (exclusive_) words.emplace_back("--exclusive");
-  // What CLI11 gives for a flag without a value.
+  // CLI11 returns "true" for a flag without a value.
   if (wait_option_->count() > 0) words.push_back(wait_ == "true" ? "--wait" : "--wait=" + wait_);
   if (memory_ == "auto")
     fail(kUsage,

@@ -1,5 +1,4 @@
-// The options of pick, run and lease hold: the request language of lease/request.h, which also parses their
-// values, so that there is one grammar.
+// The options of pick, run and lease hold. lease/request.h parses their values, so that there is one grammar.
 #pragma once
 
 #include <string>
@@ -19,7 +18,7 @@ class RequestOptions {
   void add_to(CLI::App& command);
   // Fails with kUsage.
   lease::Request request() const;
-  // Was one of them written?
+  // Returns whether any of the options was given.
   bool given() const;
   bool count_given() const;
 

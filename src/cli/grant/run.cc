@@ -1,8 +1,8 @@
-// innkeeper run -- COMMAND: a command that has a lease for as long as it, or anything that it started, runs.
+// innkeeper run -- COMMAND: runs a command with a lease that lasts as long as the command's processes.
 //
-// The command runs below this program (src/keep), with the lease's descriptor open: what it starts and leaves
-// behind keeps the lease, also where it closes that, since its memory may still be in use. For its user it is
-// as if the command had replaced this program. Without a lease it does.
+// The command runs below this program (src/keep), with the lease's descriptor open. Processes that it leaves
+// behind keep the lease, even if they close the descriptor, because their memory may still be in use. To its
+// user the command seems to have replaced this program. Without a lease it does replace it.
 #include <CLI/CLI.hpp>
 
 #include <unistd.h>
@@ -27,7 +27,7 @@
 namespace innkeeper::cli {
 namespace {
 
-// The command replaces the process that calls this. Returns errno where it cannot.
+// Replaces the calling process by the command. Returns errno on failure.
 int become(const std::vector<std::string>& job) {
   std::vector<char*> words;
   for (const std::string& word : job) words.push_back(const_cast<char*>(word.c_str()));
@@ -40,7 +40,7 @@ int become(const std::vector<std::string>& job) {
   fail(error == ENOENT ? kNotFound : kCannotRun, "cannot run " + job.front() + ": " + std::strerror(error));
 }
 
-// What managed devices may have in each of the processes that share a GPU, unless the user has said it.
+// Sets the memory of managed devices in each process that shares a GPU, unless the user has set it.
 void set_nodes(const lease::Request& request, int sharers) {
   if (!request.memory.has_value()) return;
   const char* said = std::getenv(lease::kNodesVariable);
@@ -49,7 +49,7 @@ void set_nodes(const lease::Request& request, int sharers) {
   setenv(lease::kNodesVariable, nodes.c_str(), /*overwrite=*/1);
 }
 
-// Where no GPU can be seen, the error says how a script runs without.
+// If no GPU is visible, the error says how to run the script without one.
 lease::Lease granted(lease::Arbiter& arbiter, const lease::Request& request, const ScriptOptions& script) {
   try {
     return grant(arbiter, request);
@@ -70,7 +70,7 @@ lease::Lease granted(lease::Arbiter& arbiter, const lease::Request& request, con
   if (!descriptor.ok()) fail(kInternal, descriptor.status().message());
   const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
   telemetry::Variables variables = showing(by_vendor(lease.cards(), cards), telemetry::own_variables());
-  variables.order = "PCI_BUS_ID";  // for programs that compare numbers with nvidia-smi's
+  variables.order = "PCI_BUS_ID";  // Needed by programs that compare numbers with nvidia-smi's.
   set_own_variables(variables);
   setenv(lease::kLeaseVariable, lease.id().c_str(), 1);
   setenv(lease::kLeasedVariable, lease.uuids().c_str(), 1);

@@ -25,8 +25,8 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-// Whether a virtual environment's own packages are all there is to import, and innkeeper is none of them. A
-// path file of any package, an editable one's too, may lead elsewhere.
+// Returns whether a virtual environment imports only its own packages and lacks innkeeper. A path file of a
+// package, for example an editable one's, may lead elsewhere.
 bool lacks_innkeeper(const std::filesystem::path& environment) {
   if (!variable("PYTHONPATH").empty()) return false;
   std::ifstream settings(environment / "pyvenv.cfg");
@@ -84,7 +84,7 @@ void ScriptOptions::check() const {
 
 bool ScriptOptions::nproc_given() const { return nproc_option_->count() > 0; }
 
-// "python", "python3.12", or a path of such a one, and not a script whose name begins so.
+// Accepts "python", "python3.12", or a path that ends so, but not a script whose name begins so.
 bool ScriptOptions::is_interpreter(const std::string& word) {
   constexpr std::string_view kPython = "python";
   const std::string named = std::filesystem::path(word).filename().string();

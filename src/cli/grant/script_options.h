@@ -1,10 +1,11 @@
-// innkeeper run --managed and --nproc: a Python script, made for CUDA, in several processes, or both.
+// innkeeper run --managed and --nproc: runs a Python script made for CUDA on the managed device, in several
+// processes, or both.
 //
-//   --managed   by `python -m innkeeper`: what the script calls cuda is the managed device
+//   --managed   by `python -m innkeeper`: the script's CUDA device is the managed device
 //   --nproc N   by PyTorch's torchrun, in N processes that share the lease
 //
-// Which Python: --python, else that of the environment which is active (VIRTUAL_ENV), else the one beside
-// this program, where installing the package puts it.
+// Python is the one of --python, else that of the active environment (VIRTUAL_ENV), else the one beside this
+// program, where installing the package puts it.
 #pragma once
 
 #include <string>
@@ -21,20 +22,21 @@ class ScriptOptions {
  public:
   // Requires: this outlives `command`'s parsing.
   void add_to(CLI::App& command);
-  // Fails with kUsage if they make no sense.
+  // Fails with kUsage if the options make no sense.
   void check() const;
-  // Whether the words are a script and not a command.
+  // Returns whether the words are a script rather than a command.
   bool wanted() const { return managed_ || nproc_given(); }
-  // May its words stand without -- before them?
+  // Returns whether the script's words may stand without a preceding --.
   bool loose() const { return managed_; }
-  // Python, the modules that run it, and the script's words. Fails with kNotFound where there is no Python,
-  // with kUsage where the words are no script.
+  // Returns Python, the modules that run the script, and the script's words. Fails with kNotFound if there is
+  // no Python, and with kUsage if the words are no script.
   std::vector<std::string> command(const std::vector<std::string>& script) const;
-  // Whether the script will look for GPUs, and the machine has any that are not all hidden from this process.
+  // Returns whether the script will look for GPUs, and the machine has some that are not all hidden
+  // from this process.
   bool takes_gpus() const;
-  // How many it runs in: 1 without --nproc.
+  // Number of processes; 1 without --nproc.
   int processes() const { return nproc_; }
-  // How many processes share a GPU of a lease of so many.
+  // Number of processes that share one GPU of a lease of `gpus` GPUs.
   int sharers(int gpus) const;
 
  private:

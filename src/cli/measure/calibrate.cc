@@ -1,7 +1,8 @@
-// innkeeper calibrate: measures host memory, a disk and the links of cards, and keeps the figures in a file
-// of the user's: $XDG_CACHE_HOME/innkeeper/calibration.json, else ~/.cache/innkeeper/calibration.json. A card
-// is measured while this holds a lease on it. What a Python with PyTorch then measures of the GPUs themselves
-// (gpu_rates.h), or programs have measured, is shown with these figures, and cleared with them.
+// innkeeper calibrate: measures host memory, a disk and the links of GPUs. The figures are stored in
+// $XDG_CACHE_HOME/innkeeper/calibration.json, else in ~/.cache/innkeeper/calibration.json. This program
+// holds a lease on a GPU while it measures it. A Python with PyTorch then measures the GPUs themselves
+// (gpu_rates.h). Their rates, and those that programs have measured, are shown with these figures and
+// cleared with them.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -43,10 +44,10 @@ fs::path file_path() {
   return cache + "/calibration.json";
 }
 
-// More is no better for a rate, and a card may be short of it.
+// A larger copy does not improve the rate, and a GPU may lack the space.
 constexpr Bytes kMostOverLink = MiB(256);
 
-// Names of folders and of GPUs may have bytes that are no UTF-8.
+// Names of directories and GPUs may contain bytes that are no UTF-8.
 std::string in_lines(const Json& figures) {
   return figures.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -76,7 +77,7 @@ std::string as_text(const Json& figures) {
   return text;
 }
 
-// What programs have measured of GPUs.
+// Returns the rates that programs have measured of GPUs.
 Json to_json(const std::vector<cost::KeptRates>& gpus) {
   Json all = Json::array();
   for (const cost::KeptRates& kept : gpus) {
@@ -115,7 +116,7 @@ std::string as_text(const std::vector<cost::KeptRates>& gpus) {
   return text;
 }
 
-// What may be measured without being in the way of others: the cards of which this much can be leased.
+// Leases the GPUs that can be measured without disturbing other users: those with this many free bytes.
 std::vector<lease::Lease> borrow(lease::Arbiter& arbiter, const telemetry::Snapshot& cards, Bytes each,
                                  Json& left_out) {
   const lease::Machine machine = lease::from_snapshot(cards);
@@ -140,8 +141,8 @@ std::vector<lease::Lease> borrow(lease::Arbiter& arbiter, const telemetry::Snaps
   return leases;
 }
 
-// Measures what can be, and says of the rest why not: figures of the host and the disk are worth having
-// alone.
+// Measures the available GPUs and reports the reason for each other one, because figures of the host and the
+// disk are useful alone.
 void add_cards(Bytes size, const std::string& python, Json& figures) {
   Json& links = figures["links"] = Json::array();
   Json& left_out = figures["links_left_out"] = Json::array();
@@ -251,7 +252,7 @@ int calibrate(const Options& options) {
     const std::string text = as_text(figures) + as_text(gpus);
     figures["gpus"] = to_json(gpus);
     print(options.json ? in_lines(figures) : text + "             kept in " + path.string() + "\n");
-  } catch (const Json::exception&) {  // another program wrote into the file
+  } catch (const Json::exception&) {  // Another program wrote into the file.
     fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");
   }
   return kDone;

@@ -25,9 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// To import PyTorch from a slow disk, and to make contexts on many GPUs.
+// Time to import PyTorch from a slow disk and to create contexts on many GPUs.
 constexpr auto kPatience = std::chrono::minutes(5);
-// Of standard error no more is kept than a last line may have.
+// Number of bytes of standard error that are kept for its last line.
 constexpr size_t kMostKept = 4096;
 constexpr int kCannotStart = 127;
 
@@ -38,8 +38,8 @@ std::string last_line(std::string_view text) {
   return printable(text.substr(text.rfind('\n') + 1), 400);
 }
 
-// The child's own standard error alone is a pipe. It dies with this program, so that nothing measures a GPU
-// whose lease is gone.
+// Becomes the measuring Python. Only its standard error is a pipe. It dies with this program, so that no
+// process measures a GPU whose lease is gone.
 [[noreturn]] void become(const char* const* words, int error, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kCannotStart);
@@ -53,7 +53,8 @@ std::string last_line(std::string_view text) {
   _exit(kCannotStart);
 }
 
-// Adds what can be read now to the end that is kept. False once the writers' ends are closed.
+// Appends the available bytes and keeps the end of the text. Returns false once all writers have
+// closed the pipe.
 bool read_some(int from, std::string& text) {
   std::array<char, 4096> part;
   const ssize_t count = read(from, part.data(), part.size());
@@ -63,8 +64,8 @@ bool read_some(int from, std::string& text) {
   return count > 0;
 }
 
-// Waits for the child's end, and not for that of what it leaves behind with the pipe; false if it took longer
-// than kPatience.
+// Waits for the child's end, but not for processes that it leaves behind with the pipe. Returns false
+// after kPatience.
 bool ended(int child, int pipe, std::string& text) {
   const Clock::time_point begun = Clock::now();
   std::array<pollfd, 2> ready = {pollfd{child, POLLIN, 0}, pollfd{pipe, POLLIN, 0}};
@@ -74,7 +75,7 @@ bool ended(int child, int pipe, std::string& text) {
     if (poll(ready.data(), ready.size(), static_cast<int>(left.count())) <= 0) continue;
     if (ready[1].revents != 0 && !read_some(pipe, text)) ready[1].fd = -1;
     if (ready[0].revents == 0) continue;
-    // What it wrote last; a pipe holds 64 KiB, unless a daemon fills it meanwhile.
+    // Reads the rest of the pipe; it holds 64 KiB, unless a daemon fills it meanwhile.
     for (int i = 0; i < 64 && ready[1].fd >= 0 && poll(&ready[1], 1, 0) > 0 && read_some(pipe, text); ++i) {
     }
     return true;
@@ -94,10 +95,11 @@ Status measure_gpu_rates(const std::string& python) {
   const auto failed = [&](const std::string& why) {
     return Status(Code::unavailable, printable(python, 400) + ": " + why);
   };
-  unsetenv("INNKEEPER_NODES");  // It is the program's own, and the GPUs are those of CUDA_VISIBLE_DEVICES.
+  // The variable is meant for the user's program; these GPUs are those of CUDA_VISIBLE_DEVICES.
+  unsetenv("INNKEEPER_NODES");
   std::array<int, 2> pipe;
   if (pipe2(pipe.data(), O_CLOEXEC) != 0) return failed(std::strerror(errno));
-  fcntl(pipe[0], F_SETFL, O_NONBLOCK);  // This end alone: the child's writes wait.
+  fcntl(pipe[0], F_SETFL, O_NONBLOCK);  // Only this end is non-blocking: the child's writes wait.
   const std::array<const char*, 4> words = {python.c_str(), "-m", "innkeeper.measure_gpus", nullptr};
   const pid_t self = getpid();
   const pid_t child = fork();

@@ -1,5 +1,5 @@
-// Has a Python with PyTorch measure what GPUs compute and touch per second: a matrix product needs its
-// libraries. What it finds is kept where programs look for it (cost/kept_rates.h).
+// Runs a Python with PyTorch to measure GPUs' compute and memory rates, because a matrix product needs
+// PyTorch's libraries. The results are stored where programs look for them (cost/kept_rates.h).
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace innkeeper::cli {
 
-// The Python beside this program, as a virtual environment has it, else python3, which PATH finds.
+// Returns the Python beside this program, as in a virtual environment, else "python3", which PATH resolves.
 std::string python_beside();
 
-// Measures the GPUs that CUDA_VISIBLE_DEVICES names now, with `python -m innkeeper.measure_gpus`. The message
-// of a failure is the last line that it wrote on standard error.
+// Measures the GPUs that CUDA_VISIBLE_DEVICES names now, by `python -m innkeeper.measure_gpus`. The message
+// of a failure is the last line of its standard error.
 Status measure_gpu_rates(const std::string& python);
 
 }  // namespace innkeeper::cli

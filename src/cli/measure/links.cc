@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kLatencyCopies = 33;
 
-// Of the CUDA driver's interface, as cuda.h has it. Contexts, streams and events are opaque pointers.
+// Declarations of the CUDA driver's interface, as in cuda.h. Contexts, streams and events are
+// opaque pointers.
 using Handle = void*;
 using Address = unsigned long long;
 constexpr int kSuccess = 0, kPeerAccessThere = 704;
@@ -55,7 +56,7 @@ struct Driver {
   }
 };
 
-// The library stays loaded: the driver does not like to be taken away.
+// The library stays loaded, because unloading the driver is not safe.
 Result<Driver> load() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return Status(Code::unavailable, std::string("no CUDA driver: ") + dlerror());
@@ -91,7 +92,7 @@ Result<Driver> load() {
   return driver;
 }
 
-// A card's context with what copying needs in it. Gives all of it back.
+// A GPU's context with the stream, events and buffer for copies. The destructor frees all of them.
 struct Card {
   const Driver* driver = nullptr;
   std::string uuid;
@@ -124,7 +125,7 @@ struct Card {
   }
 };
 
-// One copy on the card's stream, by the card's own clock.
+// Returns the time of one copy on the GPU's stream, by the GPU's own clock.
 Result<double> seconds_of(const Card& card, const auto& copy) {
   const Driver& driver = *card.driver;
   float milliseconds = 0;
@@ -138,7 +139,7 @@ Result<double> seconds_of(const Card& card, const auto& copy) {
   return milliseconds / 1e3;
 }
 
-// `copy(size)` puts a copy of so many bytes on the card's stream.
+// Measures a link. `copy(size)` enqueues a copy of `size` bytes on the GPU's stream.
 Result<LinkRate> measure(const Card& card, std::string from, std::string to, size_t size, const auto& copy) {
   IK_RETURN_IF_ERROR(card.driver->check(card.driver->context_set(card.context), "cuCtxSetCurrent"));
   LinkRate link = {std::move(from), std::move(to)};
@@ -158,7 +159,7 @@ Result<LinkRate> measure(const Card& card, std::string from, std::string to, siz
   return link;
 }
 
-// Both contexts may reach the other's memory, so that copies need not go by way of the host.
+// Lets both contexts access each other's memory, so that copies need not pass through the host.
 Result<bool> reach(const Card& a, const Card& b) {
   const Driver& driver = *a.driver;
   for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
@@ -193,7 +194,7 @@ Result<std::vector<LinkRate>> measure_links(Bytes size, const telemetry::Snapsho
   std::vector<LinkRate> links;
   if (open.empty()) return links;
 
-  void* data = nullptr;  // the last card's context is the current one
+  void* data = nullptr;  // The last GPU's context is the current one.
   IK_RETURN_IF_ERROR(driver.check(driver.allocate_host(&data, count, kPortable), "cuMemHostAlloc"));
   const auto free_host = [&driver](void* memory) { driver.free_host(memory); };
   const std::unique_ptr<void, decltype(free_host)> host(data, free_host);

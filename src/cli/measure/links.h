@@ -1,6 +1,6 @@
-// What calibrate measures of cards: copies between each and the host, and between each two, by the CUDA
-// driver's own interface (libcuda.so.1, loaded when asked). It makes contexts, so it is for a process of its
-// own: never for one that a user's program runs in.
+// Measures the links of GPUs for calibrate: copies between each GPU and the host, and between each two. It
+// uses the CUDA driver's interface (libcuda.so.1, loaded on demand). It creates contexts, so it needs a
+// process of its own, never one that runs a user's program.
 #pragma once
 
 #include <string>
@@ -15,18 +15,18 @@ namespace innkeeper::cli {
 inline constexpr const char* kHostEnd = "host";
 
 struct LinkRate {
-  std::string from, to;  // kHostEnd, or a UUID
-  bool direct = true;    // not by way of the host, though neither end is the host
-  double rate = 0;       // bytes per second, the best of several rounds
-  double latency = 0;    // of copying one page, the median
+  std::string from, to;  // kHostEnd, or a UUID.
+  bool direct = true;    // False: copies between two GPUs pass through the host.
+  double rate = 0;       // Bytes per second, best of several rounds.
+  double latency = 0;    // Seconds to copy one page, median.
 };
 
-// What measuring needs of a card besides `size`: its context.
+// Memory on a GPU that measuring needs in addition to `size`: its context.
 inline constexpr Bytes kLinkOverhead = GiB(1);
 
-// Measures the cards that CUDA_VISIBLE_DEVICES names now: to and from the host (pinned memory), and to each
-// other. `cards` gives them their UUIDs. Fails if there is no CUDA driver, or one that lacks or refuses what
-// is needed; a card that CUDA does not see has no links.
+// Measures the GPUs that CUDA_VISIBLE_DEVICES names now: to and from the host (pinned memory), and to each
+// other. `cards` supplies their UUIDs. Fails if there is no CUDA driver, or one that lacks or refuses a
+// required call. A GPU that CUDA does not see has no links.
 Result<std::vector<LinkRate>> measure_links(Bytes size, const telemetry::Snapshot& cards);
 
 }  // namespace innkeeper::cli

@@ -30,21 +30,21 @@ struct Free {
 };
 using Buffer = std::unique_ptr<char, Free>;
 
-// Pages that are there: written once.
+// Returns a buffer whose pages exist because they were written once.
 Buffer filled(size_t size) {
   Buffer buffer(static_cast<char*>(std::aligned_alloc(kPageBytes, size)));
   if (buffer) std::memset(buffer.get(), 0x5a, size);
   return buffer;
 }
 
-// Processors that this process may run on.
+// Returns the number of processors that this process may run on.
 int processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// The best of several rounds: other programs can only make it slower.
+// Returns the best of several rounds: other programs can only slow a round down.
 double best_copy_rate(char* to, const char* from, size_t size, int threads) {
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {

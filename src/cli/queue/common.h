@@ -1,4 +1,4 @@
-// What the files of `innkeeper queue` share.
+// Functions that the files of `innkeeper queue` share.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ class App;
 
 namespace innkeeper::cli {
 
-// This user's queue, or fails with kFolder. Inside a Slurm job it is the Slurm job's own: what it starts must
-// end with it, and has the cards that Slurm gave.
+// Opens this user's queue, or fails with kFolder. Inside a Slurm job it opens the Slurm job's own queue: its
+// jobs must end with the Slurm job, and use the GPUs that Slurm granted.
 queue::Queue open_queue();
 
-// The jobs that the words name, without doubles. Fails with kUsage or kNoLease.
+// Returns the jobs that the words name, without duplicates. Fails with kUsage or kNoLease.
 std::vector<queue::JobId> resolve(queue::Queue& queue, const std::vector<std::string>& words);
-// With the exit code that belongs to the Status of a queue call.
+// Fails with the exit code that belongs to the Status of a queue call.
 [[noreturn]] void fail_queue(const Status& status);
 template <class T>
 T value_of(Result<T> result) {
@@ -30,15 +30,16 @@ inline void need(const Status& status) {
   if (!status.ok()) fail_queue(status);
 }
 
-// Adds a job, and gives the number to be printed: its own, or its array's.
+// Adds a job, and returns the number to print: its own, or its array's.
 queue::JobId add_job(const class JobOptions& options, const std::vector<std::string>& words);
-// Prints the number; where that fails it says on standard error that the job is there all the same. Says
-// there, too, that a job waits for a GPU on a machine where none is seen.
+// Prints the number. If that fails, a message on standard error says that the job was added all the same.
+// Another message says that a job waits for a GPU on a machine where none is seen.
 int print_added(queue::JobId id, const class JobOptions& options);
 
 void register_queue(CLI::App& program);
 void register_slurm(CLI::App& program);
-void register_queue_show(CLI::App& queue);     // list, show, log
-void register_queue_control(CLI::App& queue);  // wait, cancel, pause, resume, drain, slots, prune
+void register_queue_show(CLI::App& queue);  // Commands list, show and log.
+// Commands wait, cancel, pause, resume, drain, slots and prune.
+void register_queue_control(CLI::App& queue);
 
 }  // namespace innkeeper::cli

@@ -23,14 +23,14 @@ std::optional<std::chrono::milliseconds> limit_of(const std::string& text) {
   return duration(text, "--timeout");
 }
 
-// The job in which this process runs; 0: none.
+// Returns the job in which this process runs; 0: none.
 queue::JobId own_job() {
   queue::JobId own = 0;
   const char* const text = std::getenv("INNKEEPER_JOB_ID");
   return text != nullptr && read_number(text, own) ? own : 0;
 }
 
-// Those that are named, or all that have not ended. A job that waited for itself would wait for ever.
+// Waits for the named jobs, or for all that have not ended. A job that waited for itself would wait for ever.
 int wait(const Words& words, const std::string& limit) {
   queue::Queue queue = open_queue();
   std::vector<queue::JobId> ids = resolve(queue, words);
@@ -51,7 +51,7 @@ int wait(const Words& words, const std::string& limit) {
     ++failed;
     note(fmt::format("job {} is {}", line.id, to_string(line.state)) +
          (queue.show(line.id).ok() ? fmt::format("; `innkeeper queue show {}` says more", line.id)
-                                   : ""));  // it was pruned
+                                   : ""));  // The job was pruned.
   }
   return failed == 0 ? kDone : kTrouble;
 }
@@ -130,7 +130,7 @@ void register_queue_control(CLI::App& command) {
   with_jobs("cancel", "End jobs that run, and drop those that wait", true, [](const Words& jobs) {
     queue::Queue queue = open_queue();
     const std::vector<queue::JobId> ids = resolve(queue, jobs);
-    if (ids.size() == 1) {  // of many it is wanted that those go on which have ended
+    if (ids.size() == 1) {  // Of several jobs, those that have ended are silently left as they are.
       const queue::Job job = value_of(queue.show(ids.front()));
       if (ended(job.state))
         note("job " + std::to_string(job.id) + " has ended: it is " + to_string(job.state));

@@ -67,7 +67,7 @@ queue::JobSpec JobOptions::spec(const std::vector<std::string>& words) const {
   std::error_code error;
   spec.directory = std::filesystem::absolute(directory_.empty() ? "." : directory_, error).lexically_normal();
   if (error) fail(kUsage, "cannot find the folder " + directory_ + ": " + error.message());
-  // One folder, one name: what a command needed is kept by it.
+  // A directory must have one name, because measurements of a command are stored by it.
   while (spec.directory.size() > 1 && spec.directory.back() == '/') spec.directory.pop_back();
   if (!time_.empty()) spec.time_limit = duration(time_, "--time");
   if (!grace_.empty()) spec.grace = duration(grace_, "--grace");
@@ -79,7 +79,8 @@ queue::JobSpec JobOptions::spec(const std::vector<std::string>& words) const {
     std::vector<std::string> request = {"--gpus=" + gpus_};
     if (memory_named() && !memory_auto()) request.push_back("--mem=" + memory_);
     if (!by_.empty()) request.push_back("--by=" + by_);
-    if (share_ && !memory_auto()) request.emplace_back("--share");  // how much is known later
+    // With --mem auto the size, and so the sharing, is decided later.
+    if (share_ && !memory_auto()) request.emplace_back("--share");
     if (exclusive_) request.emplace_back("--exclusive");
     Result<lease::Request> parsed = lease::parse_request(request);
     if (!parsed.ok()) fail(kUsage, parsed.status().message());

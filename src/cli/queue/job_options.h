@@ -1,5 +1,5 @@
-// The options of `queue add` and `slurm submit`: one request language for both, on top of the options that
-// pick and run have.
+// The options of `queue add` and `slurm submit`: one request language for both, in addition to the options
+// of pick and run.
 #pragma once
 
 #include <functional>
@@ -20,17 +20,17 @@ class JobOptions {
   // Requires: this outlives `command`'s parsing.
   void add_to(CLI::App& command);
 
-  // What was asked for, without `after`. Fails with kUsage.
+  // Returns the requested job, without `after`. Fails with kUsage.
   queue::JobSpec spec(const std::vector<std::string>& words) const;
-  // The words behind --after and --after-any: job numbers of the user who runs the job.
+  // Arguments of --after and --after-any: job numbers of the job's own user.
   const std::vector<std::string>& after() const { return after_; }
   const std::vector<std::string>& after_any() const { return after_any_; }
-  // The words behind --env.
+  // Arguments of --env.
   const std::vector<std::string>& variables() const { return variables_; }
   bool without_gpus() const { return gpus_ == "0"; }
   const std::string& gpus() const { return gpus_; }
   bool memory_named() const { return !memory_.empty(); }
-  // What it names of each GPU, if it names a size.
+  // Requested memory on each GPU; none: no size is named.
   std::optional<Bytes> memory() const;
   bool memory_auto() const { return memory_ == "auto"; }
 

@@ -1,4 +1,4 @@
-// innkeeper queue: the user's jobs on this machine. This file: add, and the hidden runner.
+// innkeeper queue: the user's jobs on this machine. This file implements `add` and the hidden `runner`.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@
 namespace innkeeper::cli {
 namespace {
 
-// This very program, also when it is not on the PATH.
+// Returns the path of this very program, which may not be on the PATH.
 queue::Program this_program() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -35,7 +35,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// In a Slurm job: a folder that goes with it.
+// Returns, inside a Slurm job, a directory that ends with it.
 std::string slurm_folder() {
   const std::string job = variable("SLURM_JOB_ID");
   if (job.empty() || !variable(queue::kFolderVariable).empty()) return "";
@@ -46,8 +46,8 @@ std::string slurm_folder() {
   return parent + "/innkeeper-" + std::to_string(geteuid()) + "-slurm-" + job;
 }
 
-// A job for GPUs waits while no GPU is seen, because a driver may come back. A job that asks for more memory
-// than any GPU has fails in its turn, unless a larger GPU is there by then.
+// A job for GPUs waits while no GPU is seen, because a driver may come back. A job that requests more memory
+// than any GPU has fails in its turn, unless a larger GPU exists by then.
 void hint_at_cards(const std::string& gpus, const std::optional<Bytes>& each) {
   const telemetry::Snapshot seen = telemetry::snapshot(telemetry::Wanted::memory);
   if (seen.cards.empty()) {
@@ -55,7 +55,7 @@ void hint_at_cards(const std::string& gpus, const std::optional<Bytes>& each) {
     note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
          "; `innkeeper doctor` says more, and --gpus 0 asks for none");
   }
-  if (!seen.lost.empty()) return;  // No job fails while a card may come back.
+  if (!seen.lost.empty()) return;  // No job fails while a GPU may come back.
   int count = 1;
   if (!seen.cards.empty() && read_number(gpus, count) && count > static_cast<int>(seen.cards.size()))
     note(fmt::format(
@@ -102,7 +102,7 @@ std::vector<queue::JobId> resolve(queue::Queue& queue, const std::vector<std::st
 
 queue::JobId add_job(const JobOptions& options, const std::vector<std::string>& words) {
   const std::string limits = queue::own_limits();
-  queue::raise_limits();  // the job's are not for the queue's own files
+  queue::raise_limits();  // The job's limits do not apply to the queue's own files.
   queue::Queue queue = open_queue();
   queue::JobSpec spec = options.spec(words);
   spec.limits = limits;
@@ -110,7 +110,7 @@ queue::JobId add_job(const JobOptions& options, const std::vector<std::string>& 
     fail(kUsage, "--directory " + spec.directory + (error ? ": " + error.message() : " is no folder"));
   for (const queue::JobId id : resolve(queue, options.after())) spec.after.push_back({id, false});
   for (const queue::JobId id : resolve(queue, options.after_any())) spec.after.push_back({id, true});
-  // What Slurm gave, where it set no CUDA_VISIBLE_DEVICES.
+  // Slurm may set SLURM_JOB_GPUS without CUDA_VISIBLE_DEVICES.
   if (const auto given = queue::variable_in(*spec.environment, "SLURM_JOB_GPUS");
       given && !queue::variable_in(*spec.environment, "CUDA_VISIBLE_DEVICES")) {
     queue::set_variable(*spec.environment, "CUDA_VISIBLE_DEVICES", *given);
@@ -132,10 +132,10 @@ int print_added(queue::JobId id, const JobOptions& options) {
   try {
     print(std::to_string(id) + "\n");
   } catch (const Failure&) {
-    note("job " + std::to_string(id) + " was added");  // who tries again would add it twice
+    note("job " + std::to_string(id) + " was added");  // A user that tried again would add the job twice.
     throw;
   }
-  // After the number: a driver may take seconds to answer.
+  // Called after the number is printed: a driver may take seconds to answer.
   if (!options.without_gpus()) hint_at_cards(options.gpus(), options.memory());
   return kDone;
 }
@@ -159,7 +159,7 @@ void register_queue(CLI::App& program) {
   register_queue_control(command);
 
   CLI::App& runner = *command.add_subcommand("runner", "What starts the jobs; started by itself");
-  runner.group("");  // not for people
+  runner.group("");  // The command is internal and hidden.
   const auto folder = std::make_shared<std::string>();
   runner.add_option("FOLDER", *folder)->required();
   on_run(runner, [folder] { return queue::run_runner(*folder, this_program()); });

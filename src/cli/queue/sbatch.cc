@@ -19,7 +19,7 @@ bool is_slurm_job(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789_") == std::string::npos && text[0] != '_';
 }
 
-// What asks for the cards.
+// Adds the options that request the GPUs.
 Status cards(const queue::JobSpec& spec, const std::string& shard, Sbatch& call) {
   if (!spec.cards) {
     call.words.push_back("--cpus-per-task=" + std::to_string(spec.cpu_slots));
@@ -46,7 +46,7 @@ Status cards(const queue::JobSpec& spec, const std::string& shard, Sbatch& call)
   return Status::okay();
 }
 
-// A line for each "NAME=VALUE". Fails with a name that a shell does not take.
+// Returns a line for each "NAME=VALUE". Fails if a shell does not accept a name.
 Result<std::string> exports(const std::vector<std::string>& variables, const std::string& indent) {
   std::string lines;
   for (const std::string& variable : variables) {
@@ -61,7 +61,7 @@ Result<std::string> exports(const std::vector<std::string>& variables, const std
   return lines;
 }
 
-// The command, and again as long as there are tries left.
+// Returns the command with a loop that repeats it while retries are left.
 std::string run_lines(const std::vector<std::string>& command, int retries, const std::string& indent) {
   std::string line;
   for (const std::string& word : command) line += (line.empty() ? "" : " ") + shell_quoted(word);
@@ -108,7 +108,7 @@ Result<Sbatch> to_sbatch(const queue::JobSpec& spec, const std::vector<std::stri
       if (!is_slurm_job(job)) return wrong("a Slurm job is written as 12 or 12_3, not '" + job + "'");
       needs += (needs.empty() ? "" : ",") + std::string(kind) + ":" + job;
     }
-  // One that can never start goes, as in the queue.
+  // Slurm then removes a job that can never start, as the queue does.
   if (!needs.empty()) {
     call.words.push_back("--dependency=" + needs);
     call.words.emplace_back("--kill-on-invalid-dep=yes");

@@ -29,7 +29,7 @@ using queue::JobId;
 using queue::JobLine;
 using queue::State;
 
-constexpr int64_t kShownEnded = 10;  // of those that have ended, without --all
+constexpr int64_t kShownEnded = 10;  // Number of ended jobs that are shown without --all.
 
 std::string state_text(const JobLine& job) {
   std::string text = queue::to_string(job.state);
@@ -67,7 +67,7 @@ std::string clock_text(int64_t ns) {
   return text;
 }
 
-// What is wrong UTF-8 in a path or a word becomes U+FFFD.
+// Invalid UTF-8 in a path or a word becomes U+FFFD.
 std::string dump(const json& value) {
   return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -91,7 +91,7 @@ json line_json(const JobLine& job) {
           {"program_ended", job.program_ended}};
 }
 
-// The same, for many: a json of each would take longer than all the rest.
+// Writes the same text for lists of jobs: a json object per job would take longer than the rest of the work.
 void append_line(std::string& text, const JobLine& job) {
   const bool over = queue::ended(job.state) && job.attempt > 0;
   const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
@@ -106,7 +106,7 @@ void append_line(std::string& text, const JobLine& job) {
       json(job.title).dump(-1, ' ', false, json::error_handler_t::replace), job.program_ended);
 }
 
-constexpr int kMostAsked = 1'000'000'000;  // jobs, or attempts
+constexpr int kMostAsked = 1'000'000'000;  // Largest number of jobs or attempts that an option accepts.
 
 struct ListOptions {
   bool all = false, json = false;
@@ -218,7 +218,8 @@ std::string shell_words(const std::vector<std::string>& words) {
   return lease::printable(text);
 }
 
-// "its program has ended, exit 0; not yet: sleep (4711), python (4712), 3 more; they have been told to end"
+// Returns text such as "its program has ended, exit 0; not yet: sleep (4711), python (4712), 3 more; they
+// have been told to end".
 std::string left_text(const queue::LeftBehind& left) {
   constexpr size_t kShown = 5;
   std::string text;
@@ -280,7 +281,7 @@ int show(const std::vector<std::string>& words, bool as_json) {
   return kDone;
 }
 
-// What is new in the file.
+// Prints the unread part of the file.
 void copy_rest(int fd) {
   char buffer[65536];
   for (ssize_t length = 0; (length = read(fd, buffer, sizeof buffer)) > 0;)
@@ -309,7 +310,7 @@ int show_log(const std::string& word, int attempt, bool follow) {
     if (!over.ok() && over.status().code() != Code::busy) fail_queue(over.status());
     const Job job = value_of(queue.show(ids[0]));
     const int wanted = attempt > 0 ? attempt : std::max(job.attempt, 1);
-    if (fd >= 0 && of != wanted) {  // it is run again
+    if (fd >= 0 && of != wanted) {  // The job is in another attempt.
       copy_rest(fd);
       close(fd);
       fd = -1;

@@ -1,7 +1,7 @@
 // innkeeper slurm submit: the request language of `queue add`, for a cluster.
 //
-// Outside a Slurm job it becomes a call of sbatch. Inside one it becomes a job of the Slurm job's own queue,
-// on the cards that Slurm gave: a script that submits its parts runs alone and under Slurm.
+// Outside a Slurm job it calls sbatch. Inside one it adds a job to the Slurm job's own queue, on the GPUs
+// that Slurm granted. A script that submits its parts therefore runs alone and under Slurm.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ std::string printed(const std::vector<std::string>& words) {
   return text + "\n";
 }
 
-// Runs the words with `input`, and gives what they print.
+// Runs the words with `input`, and returns their output.
 std::string ask(std::vector<std::string> words, const std::string& input) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) fail(kInternal, std::strerror(errno));
@@ -52,7 +52,7 @@ std::string ask(std::vector<std::string> words, const std::string& input) {
   }
   close(in[0]);
   close(out[1]);
-  std::signal(SIGPIPE, SIG_IGN);  // it may refuse before it has read the script
+  std::signal(SIGPIPE, SIG_IGN);  // sbatch may refuse before it has read the script.
   for (std::string_view rest = input; !rest.empty();) {
     const ssize_t written = write(in[1], rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
@@ -71,7 +71,7 @@ std::string ask(std::vector<std::string> words, const std::string& input) {
   }
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (code == kNotFound) fail(kNotFound, "there is no sbatch: slurm submit needs Slurm; queue add does not");
-  if (code != 0) fail(code, "sbatch refused the job");  // it has said why
+  if (code != 0) fail(code, "sbatch refused the job");  // sbatch has printed the reason.
   return text;
 }
 
@@ -92,7 +92,7 @@ int submit(const SubmitOptions& options, const std::vector<std::string>& words) 
     print(printed(call.value().words) + call.value().script);
     return kDone;
   }
-  // "123", or "123;cluster".
+  // The answer is "123", or "123;cluster".
   const std::string answer = ask(call.value().words, call.value().script);
   const std::string number = answer.substr(0, answer.find_first_of(";\n"));
   if (number.empty()) fail(kInternal, "sbatch gave no job number");

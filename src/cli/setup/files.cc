@@ -36,7 +36,7 @@ std::string tmpfiles_text(const SetUp& set_up) {
                      all ? "0444" : "0440");
 }
 
-// tmpfiles.d opens it to users when it has the lock in it.
+// tmpfiles.d opens the directory to users once it contains the lock.
 std::string unit_text(const SetUp& set_up) {
   return fmt::format(R"({}[Unit]
 Description=Leases of GPUs (innkeeper)
@@ -68,7 +68,7 @@ void check_ours(const std::string& path) {
     fail(kFolder, path + " is there, and was not made by `innkeeper setup`: move it away");
 }
 
-// Whole or not at all: under another name first.
+// Replaces a file atomically: the text is first written under another name.
 void replace(const std::string& path, const std::string& text) {
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);

@@ -1,5 +1,5 @@
-// The folder of `innkeeper setup` on the machine as it runs: the tmpfs, its rights, its lock, and what
-// becomes of the folders that were there before.
+// The directory of `innkeeper setup` on the running machine: its tmpfs, its rights, its lock, and the
+// replacement of earlier directories.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
@@ -34,7 +34,7 @@ constexpr std::chrono::milliseconds kLockLimit{5000};
 constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 constexpr long kTmpfs = 0x01021994;
 constexpr int64_t kPage = 4096;
-constexpr int kShares = 4;  // a user has at most one of so many
+constexpr int kShares = 4;  // A user may fill at most one of this many parts.
 
 std::string sizes(Bytes size) {
   return fmt::format("size={}k,nr_inodes={}", size.count() / 1024, inodes_of(size));
@@ -45,13 +45,14 @@ std::string quotas(Bytes size) {
                      size.count() / 1024 / kShares, inodes_of(size) / kShares);
 }
 
-// One that is mounted nowhere. What linux/mount.h calls it is not here: it does not stand beside sys/mount.h.
+// Opens a tmpfs that is mounted nowhere. linux/mount.h declares the constants, but conflicts
+// with sys/mount.h.
 int open_tmpfs() {
   constexpr int kCloseOnExec = 1;
   return static_cast<int>(syscall(SYS_fsopen, "tmpfs", kCloseOnExec));
 }
 
-// An ordinary user's dry run is told no.
+// Returns false in an ordinary user's dry run.
 bool kernel_has_quotas() {
   constexpr int kSetFlag = 0;
   const int context = open_tmpfs();
@@ -69,7 +70,7 @@ bool is_mounted() {
          statfs(kSetUpFolder, &system) == 0 && system.f_type == kTmpfs;
 }
 
-// Who holds leases in a folder; empty: there is none.
+// Names the holders of leases in a directory; empty: there are none.
 std::string holders(const Directory& directory, const lease::GlobalLock* lock) {
   const Result<lease::Scan> found = lease::scan(directory, lock);
   if (!found.ok()) fail(found.status());
@@ -92,8 +93,8 @@ void refuse_if_held(const SetUp& set_up, const Directory& directory, const lease
   note(text + "; while they are this refuses");
 }
 
-// A lease folder that goes when the new one is there; locked until then, so that no process gets a lease in
-// it meanwhile.
+// A lease directory that is removed once the new one exists. It is locked until then, so that no process gets
+// a lease in it meanwhile.
 struct Old {
   std::shared_ptr<const Directory> directory;
   lease::GlobalLock lock;
@@ -114,7 +115,7 @@ void sweep(const Directory& old) {
   }
 }
 
-// A folder with others' files in it stays, and is not used.
+// Removes the directory. One that contains other files stays, and is not used.
 void retire(SetUp& set_up, const Directory& old) {
   sweep(old);
   if (rmdir(old.path().c_str()) == 0)
@@ -123,13 +124,14 @@ void retire(SetUp& set_up, const Directory& old) {
     note("cannot remove " + old.path() + ", which is not used any more: " + std::strerror(errno));
 }
 
-// Those in default places but for the new one's, and a plain folder in the new one's.
+// Returns the directories in default places except the new one's, and a plain directory in the
+// new one's place.
 Olds old_folders(SetUp& set_up) {
   Olds olds;
   for (const std::string& path : lease::default_folders()) {
     struct stat about {};
     if (lstat(path.c_str(), &about) != 0 || (path == kSetUpFolder && is_mounted())) continue;
-    if (!S_ISDIR(about.st_mode)) {  // another user's link or file, in the way
+    if (!S_ISDIR(about.st_mode)) {  // Another user's link or file is in the way.
       if (!set_up.dry && unlink(path.c_str()) != 0) cannot("remove", path, errno);
       say(set_up, "remove " + path, "removed " + path);
       continue;
@@ -186,20 +188,20 @@ gid_t group_of(const SetUp& set_up) {
   return entry->gr_gid;
 }
 
-// Sets what is not so already. True: something was not.
+// Corrects the rights. Returns true if a right had to change.
 bool set_rights(const SetUp& set_up, int fd, gid_t group, mode_t mode, const std::string& path) {
   struct stat about {};
   if (fstat(fd, &about) != 0) cannot("look at", path, errno);
   if (about.st_uid == 0 && about.st_gid == group && (about.st_mode & 07777) == mode) return false;
-  // First the mode, so that no group has more than it is to have meanwhile.
+  // The mode is set first, so that no group meanwhile has more rights than intended.
   if (!set_up.dry && (fchmod(fd, mode & 0744) != 0 || fchown(fd, 0, group) != 0 || fchmod(fd, mode) != 0))
     cannot("set the rights of", path, errno);
   return true;
 }
 
-// Another user's lock, or none: he could replace it while it is held. Held while it is replaced: who
-// waits for it sees that its name leads elsewhere, and starts again. No other user can make or move anything
-// in the folder now.
+// Replaces a missing lock, or another user's, which that user could replace while it is held. It is held
+// during the replacement: a waiting process sees that its name leads elsewhere, and starts again. At this
+// point no other user can create or move a file in the directory.
 void replace_lock(const Directory& directory, gid_t group, mode_t mode) {
   const std::string path = directory.path() + "/" + kLockName;
   struct stat about {};
@@ -212,7 +214,7 @@ void replace_lock(const Directory& directory, gid_t group, mode_t mode) {
     }
   }
   const std::string draft =
-      "t" + lease::new_id().value_or("");  // of a kind that is removed where we are killed
+      "t" + lease::new_id().value_or("");  // Drafts of this kind are removed if this process is killed.
   const int fd =
       openat(directory.fd(), draft.c_str(), O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
   if (fd < 0) cannot("make", path, errno);
@@ -277,10 +279,10 @@ void make_folder(SetUp& set_up) {
   Olds olds = old_folders(set_up);
   if (!set_up.dry)
     for (const auto& old : olds)
-      if (old->directory->path() == kSetUpFolder) sweep(*old->directory);  // it is hidden by the mount
+      if (old->directory->path() == kSetUpFolder) sweep(*old->directory);  // The mount hides these files.
   mount_it(set_up);
   secure_it(set_up);
-  for (; !olds.empty(); olds.pop_back()) {  // locks are given back in the order in which they nest
+  for (; !olds.empty(); olds.pop_back()) {  // Locks are released in the order in which they nest.
     const std::string& path = olds.back()->directory->path();
     if (path == kSetUpFolder) continue;
     if (set_up.dry)
@@ -302,7 +304,8 @@ void remove_folder(SetUp& set_up) {
   refuse_if_held(set_up, *opened.value(), set_up.dry ? nullptr : &lock, "");
   if (set_up.dry) return say(set_up, "remove " + std::string(kSetUpFolder), "");
   if (!is_mounted()) return retire(set_up, *opened.value());
-  // Who has it open (a runner that waits, say) sees that its name leads elsewhere before it grants anything.
+  // A process that has it open (a waiting runner, say) sees that its name leads elsewhere before
+  // it grants a lease.
   if (umount2(kSetUpFolder, MNT_DETACH) != 0) cannot("unmount", kSetUpFolder, errno);
   if (rmdir(kSetUpFolder) != 0) cannot("remove", kSetUpFolder, errno);
   say(set_up, "", "removed " + std::string(kSetUpFolder));

@@ -1,4 +1,4 @@
-// The tmpfs that `innkeeper setup` gives leases.
+// The tmpfs that `innkeeper setup` creates for leases.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace innkeeper::cli {
 
-// Its size and quotas, as mount takes them: what this kernel can do. Of another machine nothing is known, so
-// there are no quotas then.
+// Returns its size and quotas as mount options that this kernel supports. For another machine the kernel is
+// unknown, so there are no quotas.
 std::string mount_options(const SetUp& set_up);
 
-// How many inodes go with a size: as many as pages, which is more than leases of that size can need.
+// Returns the number of inodes for a size: as many as pages, which exceeds the need of leases of that size.
 int64_t inodes_of(Bytes size);
 
 }  // namespace innkeeper::cli

@@ -1,5 +1,5 @@
-// innkeeper setup: a lease folder that root owns and no other user can fill, shadow or take away, now and at
-// each start of the machine. Without it leases protect among friends only.
+// innkeeper setup: creates, now and at each boot, a lease directory that root owns and no other user can
+// fill, shadow or remove. Without it leases do not protect against hostile users.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -32,7 +32,7 @@ SetUp checked(const Options& options) {
     fail(kUsage, "--size " + options.size + ": from 1M to 64G");
   set_up.size = Bytes(size.value().count() / 4096 * 4096);
   set_up.root = options.root;
-  while (!set_up.root.empty() && set_up.root.back() == '/') set_up.root.pop_back();  // "/" is this machine
+  while (!set_up.root.empty() && set_up.root.back() == '/') set_up.root.pop_back();  // "/" is this machine.
   if (set_up.root.empty() && !options.remove) check_group(set_up);
   return set_up;
 }
@@ -45,7 +45,8 @@ int run(const Options& options) {
     if (here) remove_folder(set_up);
     if (remove_boot_files(set_up)) reload_systemd(set_up);
   } else {
-    // First what the next start needs: where something is in the way now it is set up from then on.
+    // The files for the next boot are written first: if a problem prevents the setup now, the next
+    // boot completes it.
     if (write_boot_files(set_up)) reload_systemd(set_up);
     if (here) make_folder(set_up);
   }

@@ -1,11 +1,12 @@
-// The steps of `innkeeper setup`: each looks first, changes only what is not as it is to be, and says what it
-// did. With `dry` it says the same and changes nothing. Failures are thrown (command.h).
+// The steps of `innkeeper setup`: each examines the machine first, changes only the differences, and reports
+// its changes. With `dry` it reports the same and changes no file. Failures are thrown (command.h).
 //
-// The folder is /run/innkeeper: in /run root alone can make anything, so no other user can have been there
-// first. It is a tmpfs of its own: /run/lock has 5 MB on Debian for all who lock anything, and who fills that
-// keeps everybody from leases; in /run itself he would harm the whole machine. Where the kernel has quotas
-// for tmpfs (6.6, CONFIG_TMPFS_QUOTA) no user may fill more than a quarter of it. It is there again at the
-// next start by a mount unit of systemd, and by tmpfiles.d, which makes alloc.lock and sets the rights.
+// The directory is /run/innkeeper: only root can create files in /run, so no other user can have been there
+// first. It is a tmpfs of its own for two reasons. /run/lock has 5 MB on Debian for all programs that use
+// locks, so a user that fills it would block leases. A user that filled /run would harm the whole machine. If
+// the kernel has quotas for tmpfs (6.6, CONFIG_TMPFS_QUOTA), no user may fill more than a quarter of it. Two
+// files recreate it at the next boot: a mount unit of systemd, and tmpfiles.d, which creates alloc.lock and
+// sets the rights.
 #pragma once
 
 #include <string>
@@ -15,32 +16,33 @@
 namespace innkeeper::cli {
 
 struct SetUp {
-  std::string root;   // another root folder, of an image of a machine: its files only. Empty: this machine
-  std::string group;  // whose members may take leases; empty: all users
+  // Another root directory, of a machine's image, where only files are written; empty: this machine.
+  std::string root;
+  std::string group;  // Group whose members may take leases; empty: all users may.
   Bytes size = MiB(64);
   bool dry = false;
-  bool changed = false;  // something was not as it is to be
+  bool changed = false;  // True: a step has changed a file or setting.
 };
 
-// Notes a change, and prints it: "would `would`" in a dry run, else `done`.
+// Records a change and prints it: "would `would`" in a dry run, else `done`.
 void say(SetUp& set_up, const std::string& would, const std::string& done);
 
-// Fails with kNotYours where this process may not set up the machine.
+// Fails with kNotYours if this process may not set up the machine.
 void check_rights();
-// Fails with kUsage where there is no such group.
+// Fails with kUsage if there is no such group.
 void check_group(const SetUp& set_up);
 
-// Fails with kFolder: "cannot WHAT PATH: " and what the error number means.
+// Fails with kFolder and the message "cannot WHAT PATH: " plus the text of the error number.
 [[noreturn]] void cannot(const std::string& what, const std::string& path, int error);
 
-// What the next start of the machine needs. True: something was changed.
+// Writes the files for the next boot. Returns true if a file was changed.
 bool write_boot_files(SetUp& set_up);
 bool remove_boot_files(SetUp& set_up);
-// systemd has read its units already: it is told to look again.
+// Makes systemd read its changed units.
 void reload_systemd(SetUp& set_up);
 
-// /run/innkeeper, now. Fails with kBusy while leases are held in another folder: they would be seen by
-// nobody, and their bytes given again. Removes those folders.
+// Creates /run/innkeeper now, and removes other default directories. Fails with kBusy while leases are held
+// in one of them: no process would see those leases, and their bytes would be granted again.
 void make_folder(SetUp& set_up);
 // Fails with kBusy while leases are held there.
 void remove_folder(SetUp& set_up);
