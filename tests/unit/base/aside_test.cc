@@ -1,5 +1,4 @@
-// Jobs of a background thread: in turn, on one thread, and what is left of them where the object or the
-// process ends.
+// BackgroundWorker runs its jobs in order on one thread; jobs left when the object or the process ends.
 #include "base/aside.h"
 
 #include <gtest/gtest.h>

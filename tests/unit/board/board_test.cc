@@ -1,4 +1,4 @@
-// What engines show of themselves to `innkeeper top`: the record, the file's life, hostile files.
+// Engine records that `innkeeper top` reads: the record, the file's life, hostile files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// What a run says once, among its processes.
+// Messages that one run prints once among its processes.
 #include "config/said_once.h"
 
 #include <fcntl.h>

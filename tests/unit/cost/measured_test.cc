@@ -1,4 +1,4 @@
-// Rates that were measured: what they change of a model, and how they are kept.
+// Measured rates: their effect on a model, and their storage.
 #include "cost/measured.h"
 
 #include <gtest/gtest.h>

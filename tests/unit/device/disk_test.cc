@@ -26,11 +26,11 @@ struct DiskFaults {
   std::atomic<int> write_error = 0;
   std::atomic<int> read_error = 0;
   std::atomic<int> reserve_error = 0;
-  std::atomic<bool> short_writes = false;  // half of what is asked, then nothing
+  std::atomic<bool> short_writes = false;  // A transfer moves half of the bytes; the next moves none.
   std::atomic<bool> short_reads = false;
   std::atomic<bool> flip_a_bit = false;
-  std::atomic<int> interruptions = 0;   // of the next writes and reads, by a signal
-  std::atomic<off_t> room = INT64_MAX;  // of the disk
+  std::atomic<int> interruptions = 0;   // Number of coming reads and writes that a signal interrupts.
+  std::atomic<off_t> room = INT64_MAX;  // Capacity of the disk, bytes.
   std::atomic<size_t> most = SIZE_MAX;  // larger writes wait until it grows
 } disk_faults;
 
@@ -164,7 +164,7 @@ TEST_P(Disk, SpaceIsUsedAgainAndTrimmed) {
 
 TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
   disk_faults.room = 64 << 10;
-  const Memory first = take(KiB(48));  // the step of 64 MiB fails, what is needed fits
+  const Memory first = take(KiB(48));  // The reservation of 64 MiB fails; one of the needed size succeeds.
   const Result<Memory> second = disk_->allocate(KiB(32));
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), Code::out_of_memory);

@@ -1,4 +1,5 @@
-// Who may still touch memory that is free: by address, exactly, whatever pieces it is given out in.
+// MemoryUsers names by address the kernels and copies that may still touch freed memory, exact to the byte
+// for any split into pieces.
 #include "device/memory_users.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +81,7 @@ TEST_F(MemoryUsersTest, KernelsWaitForNoneOfTheirOwn) {
 }
 
 TEST_F(MemoryUsersTest, OfWhatNobodyToldTheQueueSoFarIsTheUser) {
-  users_.freed(at(1024), Bytes(512));  // nobody watched
+  users_.freed(at(1024), Bytes(512));  // No watch was active.
   EXPECT_EQ(users_.size(), 0u);
   EXPECT_NE(users_.take_for_copy(at(1024), Bytes(512)).number, 0u);
   const auto user = event();
@@ -162,7 +163,8 @@ TEST_F(MemoryUsersTest, AgreesWithAModelOfBytes) {
   constexpr size_t kBytes = 512;
   std::mt19937_64 random(7);
   std::vector<std::set<Event>> named(kBytes);
-  std::vector<uint64_t> numbers(kBytes, UINT64_MAX);  // UINT64_MAX: nobody told
+  // Number of each byte's last release; UINT64_MAX: never freed.
+  std::vector<uint64_t> numbers(kBytes, UINT64_MAX);
   std::multimap<uint64_t, Event> marks;
   watch();
   for (int step = 0; step < 30'000; ++step) {
@@ -175,7 +177,7 @@ TEST_F(MemoryUsersTest, AgreesWithAModelOfBytes) {
         const auto user = event();
         if (random() % 2 == 0) user->pass();
         const std::array<Event, 2> both{user, nullptr};
-        // As an allocator does: who was given the bytes asked.
+        // An allocator does the same: a kernel takes the bytes before they are freed.
         (void)users_.take_for_kernel(data, bytes);
         ASSERT_TRUE(users_.freed(data, bytes, both));
         for (size_t i = begin; i < begin + size; ++i) named[i] = {user}, numbers[i] = 0;
@@ -218,7 +220,7 @@ TEST_F(MemoryUsersTest, AgreesWithAModelOfBytes) {
         if (number == UINT64_MAX) {
           EXPECT_EQ(users.number, users_.number()) << "all so far";
         } else if (number != 0 && users.number == 0) {
-          bool covered = false;  // by a mark that was recorded at that number or later
+          bool covered = false;  // True if a mark recorded at `number` or later names the user.
           for (const auto& [covers, passed] : marks) {
             covered = covered ||
                       (covers >= number && std::count(users.events.begin(), users.events.end(), passed) == 1);

@@ -107,7 +107,8 @@ TEST(Slabs, EmptySlabsAreKeptUpToABound) {
   for (int i = 0; i < 4; ++i) slabs.free(blocks[static_cast<size_t>(i)]);
   EXPECT_EQ(slabs.held(), MiB(16)) << "8 MiB are kept";
   EXPECT_TRUE(slabs.contains(first));
-  slabs.free(blocks[4]);  // 10 MiB: down to 4, and what was empty longest goes first
+  // 10 MiB are empty, so slabs are unmapped down to 4 MiB, the longest empty ones first.
+  slabs.free(blocks[4]);
   EXPECT_EQ(slabs.held(), MiB(10));
   EXPECT_FALSE(slabs.contains(first));
   EXPECT_TRUE(slabs.contains(blocks[4]) && slabs.contains(blocks[5]));
@@ -116,8 +117,8 @@ TEST(Slabs, EmptySlabsAreKeptUpToABound) {
   EXPECT_EQ(slabs.trim(), Bytes(0)) << "what is used stays";
 }
 
-// A program that fills and empties the host each step maps, and locks, nothing twice; once it stops, what it
-// had in use goes, and nothing goes before.
+// A program that fills and empties the host in each period maps and locks no memory twice. The memory lingers
+// while the program runs and is unmapped after the program stops.
 TEST(Slabs, WhatWasInUseTogetherLingers) {
   using std::chrono::seconds;
   static std::chrono::steady_clock::time_point clock;
@@ -152,7 +153,8 @@ TEST(Slabs, WhatWasInUseTogetherLingers) {
   EXPECT_EQ(slabs.held(), MiB(2)) << "an idle one keeps what any may: half the bound, once it is beyond";
 }
 
-// Blocks of another size do not fit into what lingers: it makes room, and no more is held than is in use.
+// Blocks of another size do not fit into lingering slabs: those are unmapped, and held memory stays within
+// the memory in use.
 TEST(Slabs, WhatLingersGivesWayToWhatIsInUse) {
   Slabs slabs("host", {.slab = MiB(2), .keep = MiB(4), .linger = std::chrono::hours(1), .blank = true});
   std::vector<std::byte*> small;
@@ -215,12 +217,13 @@ TEST(Slabs, TheAddressesOfWhatCannotBeUnlockedAreUsedNoMore) {
   }
   ASSERT_EQ(refused.size(), 2u);
   for (void* data : refused) {
-    static_cast<volatile char*>(data)[0] = 1;  // or this would touch what was unmapped
+    // A recorded address that is mapped again must be writable here.
+    static_cast<volatile char*>(data)[0] = 1;
     ::munmap(data, 2 << 20);
   }
 }
 
-// With little address space left a block is mapped alone, and what is empty makes room for it.
+// With little address space left a block is mapped alone, and empty slabs are unmapped for it.
 TEST(Slabs, WhereASlabIsRefusedLessIsAskedFor) {
   const auto with_little_left = [] {
     Slabs slabs("host", {.slab = MiB(64)});
@@ -297,8 +300,8 @@ TEST(Slabs, MemoryIsFreedOnce) {
   EXPECT_DEATH(slabs.free(data), "memory is freed that is not live");
 }
 
-// A loop that comes back to the same sizes, freed in whatever order, finds room in what it held: nothing
-// creeps.
+// A loop that allocates the same sizes again, freed in any order, reuses the memory it held: the held memory
+// does not grow.
 TEST(Slabs, AHundredThousandRoundTripsHoldNoMore) {
   Slabs slabs("host", {.slab = MiB(2), .keep = MiB(0), .blank = true});
   std::mt19937 random(7);
@@ -324,7 +327,7 @@ TEST(Slabs, AHundredThousandRoundTripsHoldNoMore) {
   EXPECT_LE(most, need);
 }
 
-// What is free is found, too.
+// Threads also find freed memory again.
 TEST(Slabs, ThreadsNeverShareABlock) {
   Slabs slabs("host", {.slab = MiB(2), .keep = MiB(2)});
   test::expect_no_overlap(slabs, 2'000'000, [&](Bytes size) { return take(slabs, size); });

@@ -79,7 +79,8 @@ TEST_F(ChoiceTest, IsShownUntilItEnds) {
     EXPECT_EQ(first.memory(), 8 * kGiB);
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), kB);
     {
-      // Not inside what the first has left visible, but inside what the process was given.
+      // The second choice looks at the devices that the process was given, not at those that the first left
+      // visible.
       Choice second = auto_choice();
       EXPECT_EQ(second.uuids(), Uuids{kA});
       EXPECT_EQ(second.lease().claims().at(kA), 1 << 20);
@@ -208,14 +209,14 @@ TEST_F(ChoiceTest, AChildOfForkHasItNotUnlessShared) {
   EXPECT_TRUE(parent.lease().intact());
 }
 
-// What a program that this one executes takes over.
+// A program that this process executes takes over the lease.
 TEST_F(ChoiceTest, ALeaseIsHandedOn) {
   const test::FakeGpus gpus(kTwo);
   Lease lease = take_lease({.memory = kGiB});
   const int descriptor = lease.share_through_exec();
   environment_.set("INNKEEPER_LEASE_FD", std::to_string(descriptor));
   EXPECT_EQ(test::wait_for(test::in_child([id = lease.id()] {
-              return adopt_lease().id() == id ? 0 : 1;  // and ends it
+              return adopt_lease().id() == id ? 0 : 1;  // The temporary lease ends here.
             })),
             0);
   EXPECT_FALSE(lease.intact());
@@ -274,10 +275,11 @@ TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
     const Choice best = auto_choice();
     EXPECT_EQ(best.uuids(), Uuids{kC});
     EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), kC);
-    EXPECT_EQ(variable("HIP_VISIBLE_DEVICES"), "0");  // of what ROCR leaves
+    // HIP counts within the devices that ROCR leaves visible.
+    EXPECT_EQ(variable("HIP_VISIBLE_DEVICES"), "0");
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "");
     EXPECT_EQ(best.ordinals(), std::vector<int>{0});
-    // Three are free, but not of one vendor: those that nobody has come first.
+    // Three GPUs are free, but not of one vendor: the choice prefers GPUs without a lease.
     EXPECT_EQ(uuids({.n = 2}), (Uuids{kA, kB}));
     EXPECT_EQ(uuids({.n = 2, .vendor = "amd"}), (Uuids{kC, kD}));
     const Choice other = auto_choice({.vendor = "nvidia"});
@@ -301,7 +303,7 @@ TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
   EXPECT_TRUE(has(busy, "1 has that now (of one vendor, who has 2)")) << busy;
 }
 
-// What a program is shown is what it finds.
+// A program reads back the GPUs that it was shown.
 TEST_F(ChoiceTest, WhatIsShownIsReadBack) {
   const test::FakeGpus nvidia(kTwo);
   const test::FakeAmdGpus amd(kAmdTwo);

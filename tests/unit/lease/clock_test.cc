@@ -1,4 +1,5 @@
-// Leases under a wall clock that somebody sets: expiry, order and places go by the machine's own.
+// Leases under a wall clock that an administrator sets: expiry, order and places follow the machine's own
+// clock.
 #include "base/clock.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +91,7 @@ TEST_F(LeaseClock, WhoAskedFirstIsServedFirst) {
   }
 }
 
-// What is kept for a place is nobody else's just because the clock is hours ahead of when it was touched.
+// Memory kept for a place stays with it even if the clock is hours ahead of the place's last touch.
 TEST_F(LeaseClock, APlaceIsNotLostByIt) {
   const Lease half = arbiter_.acquire(share(GiB(40)), machine_).value();
   std::atomic<bool> give_up{false};
@@ -149,7 +150,7 @@ TEST_F(LeaseClock, TimesOfTheWallClockAreRead) {
   const auto over = decode(slot("since=1\nexpires=2\n"));
   ASSERT_TRUE(over);
   EXPECT_TRUE(over->expired(machine_clock_ns()));
-  // And what is written says both.
+  // An encoded record states both times.
   Record record;
   record.since_ns = 5;
   record.expires_ns = machine_clock_ns() + kHour;

@@ -1,5 +1,5 @@
-// Reading the folder while the process or the machine runs out of something: whoever cannot see all leases
-// gets none, and removes nothing.
+// Reads the directory while the process or the machine runs out of a resource. An arbiter that cannot see all
+// leases grants none and removes no file.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// Which of several lease folders is used. All who ask must be sent to the same one, whoever made which and
-// when, or bytes are given twice.
+// Choice among several lease directories. All processes must choose the same one, whichever user made it and
+// at any time; otherwise the same bytes are leased twice.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -75,7 +75,7 @@ TEST_F(FolderTest, OfOthersTheOneThatWasMadeFirst) {
   make(0, someone);
   make(2, someone);
   EXPECT_EQ(chosen(), "second");
-  // What is done with it later does not make it younger.
+  // Later changes inside the directory do not make it younger.
   ASSERT_EQ(chmod(paths_[1].c_str(), 01775), 0);
   std::ofstream(paths_[1] + "/file").close();
   EXPECT_EQ(chosen(), "second");
@@ -129,7 +129,7 @@ TEST_F(FolderTest, ItProtectsIfItAndItsLockAreRoots) {
   EXPECT_FALSE(Directory::open_best(paths_).value()->protects());
 }
 
-// An arbiter that was opened before grants nothing where nobody who asks now would see it.
+// An arbiter opened before grants nothing in a directory that a process starting now would not choose.
 TEST_F(FolderTest, WhatIsNotSeenByOthersIsNotGranted) {
   IK_TEST_NEEDS_ROOT();
   make(0, 12345);

@@ -1,6 +1,6 @@
-// Another user's files in the shared folder: links, pipes, huge and unreadable ones, false records, files
-// deleted under us. None of it may change what others get, stop them, or crash them. Needs root for other
-// users: they are children that give it up.
+// Another user's files in the shared directory: links, pipes, huge and unreadable files, false records, files
+// deleted during use. None of them may change another user's leases, stop the program, or crash it. Needs
+// root: the other users are children that give root up.
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class Villain {
     if (pipe(ends) != 0) return;
     process_ =
         in_child([&] { return become(kVillain) && body() && write(ends[1], "x", 1) == 1 ? pause() : 1; });
-    close(ends[1]);  // so that one who fails is seen to
+    close(ends[1]);  // Closed here, so that the read below returns if the child fails.
     char byte = 0;
     ready_ = read(ends[0], &byte, 1) == 1;
     close(ends[0]);
@@ -58,7 +58,7 @@ class LeaseHostileTest : public LeaseFixture {
   int as(uid_t user, const std::function<int()>& body) {
     return wait_for(in_child([&] { return become(user) ? body() : 77; }));
   }
-  // Whoever it is gets what an empty machine gives.
+  // Every user gets all that an empty machine grants.
   void everybody_gets_all() {
     EXPECT_TRUE(arbiter_.acquire(whole(2), machine_).ok());
     EXPECT_EQ(arbiter_.list().value().size(), 0U);
@@ -122,7 +122,7 @@ TEST_F(LeaseHostileTest, AReadLockKeepsNothingAlive) {
   Lease lease = arbiter_.acquire(whole(2), machine_).value();
   const std::string name = path("l" + lease.id());
   const int fd = open(name.c_str(), O_RDONLY | O_CLOEXEC);
-  lease.leave();  // dead: nobody holds it
+  lease.leave();  // The lease is dead: no process holds its lock.
   struct flock pretence {};
   pretence.l_type = F_RDLCK;
   ASSERT_EQ(fcntl(fd, F_OFD_SETLK, &pretence), 0);
@@ -159,7 +159,8 @@ TEST_F(LeaseHostileTest, OthersLeasesAreRespectedAndCannotBeTouched) {
                  wrong += arbiter_.acquire(part, machine_).ok();
                  const auto live = arbiter_.list().value();
                  wrong += live.size() != 1 || live[0].record.uid != kVictim;
-                 wrong += !arbiter_.acquire(whole(1), machine_).ok();  // the other card is his as anybody's
+                 // Every other user may lease the second GPU, the villain included.
+                 wrong += !arbiter_.acquire(whole(1), machine_).ok();
                  return wrong;
                }),
             0);
@@ -185,7 +186,7 @@ TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
   EXPECT_EQ(folder_.files(), 0);
 }
 
-// What others cannot read claims nothing of theirs, and stops nobody.
+// A file that other users cannot read claims none of their memory and blocks no user.
 TEST_F(LeaseHostileTest, UnreadableFilesClaimNothing) {
   IK_TEST_NEEDS_ROOT();
   const Villain villain([&] {
@@ -236,7 +237,7 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   EXPECT_EQ(arbiter_.ledger(machine_).value()[0].available, GiB(20));
   Request part = share(GiB(30));
   part.inside = outer.id();
-  EXPECT_TRUE(arbiter_.acquire(part, machine_).ok());  // he used up nothing of it
+  EXPECT_TRUE(arbiter_.acquire(part, machine_).ok());  // The other user consumed no part of the lease.
 }
 
 // A place in the line inside a lease that is not his keeps nothing of it.
@@ -261,7 +262,7 @@ TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
   EXPECT_TRUE(granted.ok()) << granted.status().message();
 }
 
-// More files than anybody needs: only their owner's leases suffer.
+// A flood of files harms only the leases of their owner.
 TEST_F(LeaseHostileTest, AFloodHarmsItsMaker) {
   IK_TEST_NEEDS_ROOT();
   const Lease mine = arbiter_.acquire(share(GiB(30)), machine_).value();

@@ -344,7 +344,7 @@ TEST_F(LeaseTest, WaitingEndsWithItsLimitAndLeavesTheLine) {
   EXPECT_EQ(folder_.files(), 1);
 }
 
-// The order of arrival is the order of grants, whoever wakes first.
+// The arbiter grants in order of arrival, independent of the order in which waiters wake.
 TEST_F(LeaseTest, FirstComeFirstServed) {
   machine_ = idle_machine(1);
   Lease lease = arbiter_.acquire(whole(), machine_).value();
@@ -363,7 +363,7 @@ TEST_F(LeaseTest, FirstComeFirstServed) {
     }));
     ASSERT_TRUE(soon([&] { return arbiter_.list().value().size() == static_cast<size_t>(i) + 2; }));
   }
-  // Who comes now and does not wait is not served before them.
+  // A request that does not wait is not served before the waiters.
   lease.release();
   EXPECT_EQ(arbiter_.acquire(share(GiB(70)), machine_).status().code(), Code::busy);
   for (int i = 0; i < kWaiters; ++i) {
@@ -394,10 +394,10 @@ TEST_F(LeaseTest, BigRequestsAreNotStarved) {
   for (const pid_t child : small) wait_for(child);
 }
 
-// What a place does not need is not kept from others, and what it waits for is.
+// Other requests may use memory that a place does not need, but not memory that it waits for.
 TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
-  const Lease first = arbiter_.acquire(share(GiB(70)), machine_).value();   // on GPU-1000
-  const Lease second = arbiter_.acquire(share(GiB(40)), machine_).value();  // on GPU-1001
+  const Lease first = arbiter_.acquire(share(GiB(70)), machine_).value();   // Granted on GPU-1000.
+  const Lease second = arbiter_.acquire(share(GiB(40)), machine_).value();  // Granted on GPU-1001.
   const pid_t waiter =
       in_child([&] { return arbiter_.acquire(waiting(share(GiB(60))), look()).ok() ? 0 : 1; });
   ASSERT_TRUE(soon([&] { return arbiter_.list().value().size() == 3; }));
@@ -458,7 +458,7 @@ TEST_F(LeaseTest, FoldersAreFoundInOrder) {
   ASSERT_EQ(mkdir(base.c_str(), 0777), 0);
   const std::string a = base + "/a", b = base + "/b";
   EXPECT_EQ(Directory::open_best({base + "/none/a", b}).value()->path(), b);  // the first that can be made
-  EXPECT_EQ(Directory::open_best({a, b}).value()->path(), b);                 // what is there goes first
+  EXPECT_EQ(Directory::open_best({a, b}).value()->path(), b);  // An existing directory comes first.
   ASSERT_EQ(mkdir(a.c_str(), 0777), 0);
   ASSERT_EQ(chmod(a.c_str(), 0777), 0);
   EXPECT_NE(Directory::open(a).status().message().find("chmod +t"), std::string::npos);

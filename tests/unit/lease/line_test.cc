@@ -1,4 +1,4 @@
-// A long line: who watches, who sleeps, and in what order they are served.
+// A long waiting line: which waiters watch, which sleep, and the order of grants.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -100,7 +100,7 @@ TEST_F(LeaseLine, IsServedInTheOrderOfAsking) {
   for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], static_cast<int>(i));
 }
 
-// Whose turn has not come may have what those ahead do not want.
+// A waiter may take GPUs that no waiter ahead of it can use.
 TEST_F(LeaseLine, WhatNobodyAheadWantsIsHadFromTheBack) {
   machine_ = idle_machine(2);
   const Lease first = arbiter_.acquire(whole(), machine_).value();

@@ -1,5 +1,5 @@
-// What other tools get wrong when they choose GPUs (docs/design/leases.md has the list), where no other test
-// has it: through the fake library, and with real files, locks and processes.
+// Mistakes of other tools in choosing GPUs (docs/design/leases.md has the list) that no other test covers:
+// through the fake library, and with real files, locks and processes.
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(LeasePitfalls, ADestroyedInstanceIsNoDeviceAndHidesNoOther) {
   gpus.change(head + "instance MIG-11111111 1 0\n  error nvmlDeviceGetUUID 2\n" + two);
   EXPECT_EQ(seen().cards.size(), 1U);
   EXPECT_EQ(arbiter_.acquire(whole(), seen()).value().uuids(), "MIG-22222222");
-  // A card with MIG on is no device itself, also when nothing is left of it.
+  // A GPU in MIG mode is no device itself, even when it has no instance left.
   gpus.change(head);
   EXPECT_FALSE(arbiter_.acquire(whole(), seen()).ok());
 }
@@ -74,8 +74,9 @@ TEST_F(LeasePitfalls, AllocatingWhatWasLeasedChangesNothingForOthers) {
   EXPECT_EQ(standing().foreign, GiB(3));
 }
 
-// Pitfall 11: a list that names nobody while memory is used is not told the truth, so nothing follows from
-// it. Not that the lease has allocated nothing: then its bytes would count twice for as long as it lives.
+// Pitfall 11: a driver that lists no process while memory is used hides processes, so the ledger concludes
+// nothing from the list. It must not conclude that the lease has allocated nothing: its bytes would count
+// twice for the lease's lifetime.
 TEST_F(LeasePitfalls, AnEmptyProcessListIsUnknownNotIdle) {
   FakeGpus gpus(card("80G 0 30G"));
   const Machine machine = seen();
@@ -95,13 +96,13 @@ TEST_F(LeasePitfalls, AnEmptyProcessListIsUnknownNotIdle) {
   EXPECT_EQ(make_ledger(machine, {}, view)[0].available, GiB(50));
 }
 
-// Pitfall 14: nothing can be known of a process, but what it uses.
+// Pitfall 14: of a process that cannot be inspected only its use of memory is known.
 TEST_F(LeasePitfalls, BytesOfAProcessThatCannotBeLookedIntoCount) {
   FakeGpus gpus(card("80G 0 50G", "  process 999999999 50G\n"));
   EXPECT_EQ(standing().foreign, GiB(50));
   EXPECT_FALSE(arbiter_.acquire(share(GiB(40)), seen()).ok());
   EXPECT_TRUE(arbiter_.acquire(share(GiB(30)), seen()).ok());
-  // And how much may be unknown too: what is used is known of the card.
+  // The size may be unknown, too: the GPU itself still reports its used memory.
   gpus.change(card("80G 0 50G", "  process 999999999 unknown\n"));
   EXPECT_FALSE(arbiter_.acquire(share(GiB(40)), seen()).ok());
 }
@@ -146,8 +147,9 @@ TEST_F(LeasePitfalls, AChildMadeUnderTheGlobalLockDoesNotHoldIt) {
   close(ready[0]), close(ready[1]);
 }
 
-// Pitfall 19: in a sticky folder O_CREAT fails on another user's file where fs.protected_regular is set, for
-// root as well. So the lock is opened without it, and everybody can take another user's.
+// Pitfall 19: in a sticky directory O_CREAT fails on another user's file where fs.protected_regular is set,
+// for root as well. So the arbiter opens the lock without O_CREAT, and every user can take another user's
+// lock.
 TEST_F(LeasePitfalls, AnotherUsersLockFileIsOpenedWithoutMakingIt) {
   IK_TEST_NEEDS_ROOT();
   const Machine machine = test::idle_machine(1);
@@ -165,7 +167,7 @@ TEST_F(LeasePitfalls, AnotherUsersLockFileIsOpenedWithoutMakingIt) {
   EXPECT_EQ(before.st_ino, after.st_ino) << "it is never made again (pitfall 20)";
 }
 
-// Pitfall 21: what a machine that stopped left behind on a disk.
+// Pitfall 21: files that a stopped machine left on a disk.
 TEST_F(LeasePitfalls, AfterARebootAllIsFree) {
   const Machine machine = test::idle_machine(2);
   Record record;

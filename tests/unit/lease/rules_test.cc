@@ -1,4 +1,4 @@
-// The rules of leasing that need no files: records, what is left of a card, which cards are chosen, requests.
+// Rules of leasing that need no files: records, free memory of a GPU, choice of GPUs, requests.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -91,7 +91,7 @@ TEST(LeaseRecord, ATornChangeLeavesTheOldRecord) {
   EXPECT_EQ(decode(two_slots(second, first))->claims[0].bytes, GiB(1));
 }
 
-// Not even one changed byte passes: a record is what its writer wrote, or nothing.
+// Decoding rejects a record with a single changed byte.
 TEST(LeaseRecord, AChangedByteIsNoRecord) {
   const std::string good = encode(some_record()).value();
   for (size_t i = 0; i < good.size(); ++i) {
@@ -102,7 +102,7 @@ TEST(LeaseRecord, AChangedByteIsNoRecord) {
   }
 }
 
-// A body with a right checksum, as anybody can write.
+// A body with a right checksum, which any user can write.
 std::string forged(const std::string& body) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : body) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -170,7 +170,7 @@ TEST(LeaseRecord, WhatCannotBeReadIsNotWritten) {
   EXPECT_EQ(decode(encode(record).value())->command, "two\\x0alines=1");
 }
 
-// ---- What is left
+// ---- Free memory
 
 TEST(LeaseLedger, ALeaseCountsInFullFromItsGrant) {
   Machine machine = idle_machine(2);
@@ -266,7 +266,7 @@ TEST(LeaseLedger, PartsCountOnceAndStandForThemselvesLater) {
   EXPECT_EQ(make_ledger(machine, {outer, part}, kView)[0].promised, GiB(30));
   EXPECT_EQ(make_ledger(machine, {part}, kView)[0].promised, GiB(10));
   EXPECT_EQ(make_ledger_inside(machine, {outer, part}, outer, kView)[0].available, GiB(20));
-  // Somebody else's is no part of it: he would use it up.
+  // A part written by another user does not count as inside the lease: it would consume the lease's memory.
   part.record.uid = outer.record.uid + 1;
   EXPECT_EQ(make_ledger(machine, {outer, part}, kView)[0].promised, GiB(40));
   EXPECT_EQ(make_ledger_inside(machine, {outer, part}, outer, kView)[0].available, GiB(30));
@@ -286,7 +286,8 @@ std::optional<std::vector<size_t>> chosen(const Machine& machine, const std::vec
 
 using Cards = std::vector<size_t>;
 
-// Where card and machine have one memory (GB10), what the machine uses is gone, and is nobody's on the card.
+// Where GPU and machine share one memory (GB10), the machine's use lowers the free memory but is no foreign
+// use of the GPU.
 TEST(LeaseChoice, OfOneMemoryTheMachinesPartTakesNoCard) {
   Machine machine = idle_machine(1);
   machine.cards[0].free = GiB(60);
@@ -359,7 +360,7 @@ TEST(LeaseChoice, NeverOutsideWhatIsAllowed) {
 
 TEST(LeaseChoice, ExclusiveMeansAlone) {
   Machine machine = idle_machine(3);
-  machine.cards[1].free = GiB(70);  // 10 GiB are somebody's without a lease
+  machine.cards[1].free = GiB(70);  // A process without a lease uses 10 GiB.
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, whole()), Cards{2});
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, whole(2)), std::nullopt);
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1002", GiB(80)}}, 42, true)}, share(GiB(75))), Cards{0});
@@ -377,7 +378,7 @@ TEST(LeaseChoice, GangsGetTheBestLinks) {
   machine.cards[1].free = GiB(70);
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{0, 2}));
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(78)}})}, share(GiB(4), 2)), (Cards{1, 3}));
-  // Cards that nobody holds come before links.
+  // GPUs without a lease come before better links.
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1002", GiB(1)}})}, share(GiB(4), 2)), (Cards{1, 3}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 5)), std::nullopt);
 }
@@ -398,12 +399,12 @@ TEST(LeaseChoice, AGangIsOfOneVendor) {
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{3, 4}));  // more free memory in all than 0 and 1
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 3)), (Cards{0, 1, 2}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 4)), std::nullopt);
-  // Nobody's first, then the links, then the rest.
+  // The order is: GPUs without a lease, then the links, then the free memory.
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1003", GiB(1)}})}, share(GiB(4), 2)), (Cards{0, 1}));
   machine.links.assign(25, 1);
   machine.links[0 * 5 + 2] = machine.links[2 * 5 + 0] = 9;
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{0, 2}));
-  // Who waits, waits for one vendor's: those where less is missing.
+  // A waiting request waits for GPUs of one vendor: those with the smallest shortage.
   const Ledger now = make_ledger(
       machine, {entry({{"GPU-1000", GiB(70)}, {"GPU-1001", GiB(70)}, {"GPU-1003", GiB(60)}})}, kView);
   EXPECT_EQ(choose_to_wait_for(machine, now, wish_of(share(GiB(30), 2))), (Cards{4, 3}));

@@ -50,7 +50,7 @@ TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
   waiter.join();
 }
 
-// Each of a thousand who wait touches its place: that must not wake the others.
+// Each of a thousand waiters touches its place, and a touch must not wake the others.
 TEST_F(LeaseWaiting, ATouchedPlaceWakesNobody) {
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
   Watch watch(arbiter_.directory());
@@ -104,7 +104,7 @@ TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
   EXPECT_EQ(arbiter_.acquire(share(GiB(40)), unknown).status().code(), Code::invalid_argument);
 }
 
-// Who may use all cards need not name them, which is possible only up to kMaxClaims.
+// A request allowed to use all GPUs need not name them; it can name at most kMaxClaims.
 TEST_F(LeaseWaiting, OnAMachineOfManyCards) {
   const int count = static_cast<int>(kMaxClaims) + 6;
   machine_ = test::idle_machine(count);

@@ -35,7 +35,7 @@ class Period {
   }
   int64_t all() const { return *std::max_element(uses.alive.begin(), uses.alive.end()); }
 
-  // What is there in each step with these gaps spent elsewhere.
+  // Bytes present in each step while the blocks of these gaps are away.
   std::vector<int64_t> there(const std::vector<size_t>& chosen) const {
     std::vector<int64_t> bytes = uses.alive;
     for (const size_t each : chosen) {
@@ -59,7 +59,8 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
     };
     Period period(10 + below(90), below(2) * kUnit);
     const int64_t length = period.uses.length;
-    std::vector<int64_t> needed(static_cast<size_t>(length));  // whose users cannot do without
+    // Bytes per step of blocks in use, or that always stay.
+    std::vector<int64_t> needed(static_cast<size_t>(length));
     for (int64_t blocks = 3 + below(30); blocks > 0; --blocks) {
       const size_t block = period.block(1 + below(3 * kUnit), below(10) == 0);
       const bool stays = period.uses.blocks[block].stays;
@@ -161,7 +162,7 @@ TEST(Cover, CountsTheCopyOutOfAVersionOnce) {
   period.uses.gaps[again].version = period.uses.gaps[0].version;
   period.gap(once, 1, 30);
   const size_t other = period.gap(once, 41, 99);
-  period.uses.gaps[again].fresh = false;  // it was read in between
+  period.uses.gaps[again].fresh = false;  // The block is read between its write and the gap.
   period.uses.gaps[other].fresh = false;
   const std::vector<size_t> chosen = cover(period.uses, Bytes(2 * kUnit), {.out = Weights::Out::first});
   EXPECT_EQ(std::count(chosen.begin(), chosen.end(), again), 1);

@@ -1,4 +1,4 @@
-// Which operators a planner wants to be able to run again: those that make what its plan drops, no others.
+// The planner asks to record exactly those operators whose results its plan discards.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -19,7 +19,7 @@ class TrainingLoop {
     for (size_t i = 0; i < kDepth; ++i) weights_.push_back(meet());
   }
 
-  // Counts the operators whose arguments are to be kept, and what is dropped.
+  // Counts the operators that the planner asks to record, and the discarded results.
   void period() {
     wanted_ = 0;
     std::vector<Name> made;

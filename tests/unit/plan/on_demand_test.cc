@@ -95,7 +95,7 @@ std::string varying_program(uint64_t seed) {
   for (uint64_t layer = 1; layer <= kLayers; ++layer) op(access(layer, 1024, 'o'));
   uint64_t next = 100;
   for (int step = 0; step < 30; ++step) {
-    std::vector<std::pair<uint64_t, uint64_t>> kept;  // layer, what it made
+    std::vector<std::pair<uint64_t, uint64_t>> kept;  // Pairs of a layer and the block it made.
     for (uint64_t layer = 1; layer <= kLayers; ++layer) {
       if (draw() % 5 == 0) continue;
       std::string reads = access(layer, 1024, 'r');

@@ -73,7 +73,7 @@ TEST(PeriodTime, OfOneVersionThereIsOneCopyOut) {
   EXPECT_GT(period.time(), once + 0.9 * kCopy);
 }
 
-// Written, read, written again; and what is only read.
+// One block is written, read and written again; another is only read.
 TEST(Gaps, OfOneVersionHaveTheSameBytes) {
   History history;
   const Name block = history.name();
@@ -83,7 +83,7 @@ TEST(Gaps, OfOneVersionHaveTheSameBytes) {
     history.ended(NodeId{1}, std::array{Touch{name, Bytes(kMoved), write}});
   };
   for (int period = 0; period < 3; ++period) {
-    op(block, false);  // of the version that the period before has written last
+    op(block, false);  // Reads the version that the period before wrote last.
     op(other, false);
     op(block, true);
     op(frozen, false);

@@ -224,7 +224,8 @@ TEST(Program, HasTheDeathsBehindItsLastStep) {
 TEST(Program, TakesTheLessOfTwoPeriodsTimes) {
   Loop loop;
   const Name weight = loop.history.name();
-  for (int i = 0; i < 40; ++i) loop.op({read(weight)}, i == 39 ? 3.0 : 2.0);  // beside another's kernels
+  // The last one runs concurrently with another program's kernels.
+  for (int i = 0; i < 40; ++i) loop.op({read(weight)}, i == 39 ? 3.0 : 2.0);
   const Program program = make_program(loop.history, 1).value();
   EXPECT_EQ(program.touched_in(0, kCard, {.memory = 1e9}), 2e9);
   EXPECT_EQ(uses_at(program, kCard, {.memory = 1e9}).touched.back(), 2'000'000'000);
@@ -268,13 +269,14 @@ TEST(Uses, OfAPoolAreNotOfWhatEachPeriodMakes) {
   EXPECT_EQ(uses.gaps.front().end - uses.gaps.front().begin, 1);
 }
 
-// An epoch's last periods read again what its first ones have read: two ages of one number.
+// An epoch's last periods read the blocks of its first ones again: two ages share one number.
 TEST(Uses, OfAnOldBlockBeginWithTheFirstThatFollowOneAnother) {
   Program program;
   program.births = 1;
   program.steps = {{1, 0, 1, kCard}, {2, 2, 1, kCard}, {3, 4, 1, kCard}};
   const auto of = [](int64_t number) { return Program::Use{{number, false}, KiB(1), number == 1, false}; };
-  // 1: made; -9 and -10: ten and eleven periods old; -90: as old as what nobody has seen for long.
+  // Number 1 is made in the period; -9 and -10 are ten and eleven periods old; -90 is as old as a block
+  // unseen for long.
   program.uses = {of(1), of(-9), of(-10), of(-90), of(0), of(-9)};
   program.deaths = {{2, {-10, false}}, {2, {-90, false}}, {2, {0, false}}};
   const Uses uses = uses_at(program, kCard);
@@ -355,7 +357,8 @@ TEST(Schedule, WhatStaysIsNotAskedToLeave) {
   for (const Move& move : made.moves) EXPECT_GT(move.slot.number, 5);
 }
 
-// The host below a card and the disk below that, as schedules say: what is where after each step.
+// Simulates the host below a GPU and the disk below the host: where each block is after each step of the
+// schedules.
 class Tiers {
  public:
   Tiers(const Program& program, const Schedule& card, const Schedule& host, Bytes room)
@@ -374,7 +377,7 @@ class Tiers {
         if (death.after == step) drop(death.slot.name(births_before));
       const size_t first = next;
       while (next < moves_.size() && moves_[next].after == step) ++next;
-      for (const bool arrives : {false, true}) {  // what leaves goes first
+      for (const bool arrives : {false, true}) {  // Departures come first.
         for (size_t i = first; i < next; ++i)
           if (moves_[i].arrives == arrives) make(moves_[i], moves_[i].slot.name(births_before));
       }
@@ -382,8 +385,8 @@ class Tiers {
     }
   }
 
-  int read = 0;  // from the disk, in the period
-  int late = 0;  // of what goes to the card, that was still there
+  int read = 0;  // Reads from the disk in the period.
+  int late = 0;  // Moves to the GPU whose block was still on the disk.
 
  private:
   void make(const Move& move, Name name) {
@@ -416,7 +419,7 @@ class Tiers {
   const int64_t room_;
   std::vector<Move> moves_;
   int64_t used_ = 0;
-  std::map<Name, int64_t> here_;  // at the host
+  std::map<Name, int64_t> here_;  // Bytes of each block at the host.
   std::set<Name> below_;
 };
 

@@ -1,5 +1,5 @@
-// What a planner does with the room that it is told of, and what it says that it wants: of a card, and of the
-// host that backs it.
+// The planner's use of the free space it is told, and the working set it reports: of a GPU, and of the host
+// that backs it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// Periods over more than a card has room for, and a host that has less than what is away.
+// Periods that need more memory than a GPU has, with a host too small for all absent blocks.
 class Backed : public testing::Test {
  protected:
   static constexpr NodeId kHost{1};

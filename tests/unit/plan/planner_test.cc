@@ -34,7 +34,8 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   EXPECT_EQ(period(), orders);
   EXPECT_EQ(it.planner.periods(), 3);
 
-  // What it moves: weights, which are read alone and so have copies, and what each period makes, which dies.
+  // The plan moves weights, which operators only read and which so have copies, and results of the period,
+  // which die.
   std::vector<plan::Moved> moved = it.planner.moved();
   Bytes arriving{0};
   for (const plan::Moved& each : moved) {
@@ -55,7 +56,8 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   EXPECT_EQ(period(), orders);
 }
 
-// Names go round in a table of the last 65,536; what lasts longer than its place there is found all the same.
+// The planner keeps the last 65,536 names in a circular table; it also finds a block whose entry was
+// overwritten.
 TEST(Planner, MovesWhatHasOutlivedManyNames) {
   ProgramTracker it(KiB(250));
   std::vector<Name> weights;
@@ -120,7 +122,7 @@ TEST(Planner, OrdersNothingWhereAllFits) {
   EXPECT_EQ(it.planner.wants().at(NodeId{1}), Bytes(0));
 }
 
-// A loop whose state is one block at first and another from then on: what it makes is not the same each time.
+// A loop whose state is one block at first and another later, so its results differ between periods.
 // 300 weights where 250 have room, read in turn.
 class Timed : public ::testing::Test {
  protected:
@@ -159,7 +161,7 @@ TEST_F(Timed, WhileItIsSuspendedItIsNotMadeAnew) {
   ASSERT_EQ(period(kAsked), 0);
   const Bytes arriving = it_.planner.cost().arriving;
   for (int i = 0; i < 3; ++i) {
-    it_.planner.unplanned(kCard, KiB(40));  // as on demand
+    it_.planner.unplanned(kCard, KiB(40));  // The period ran on demand.
     EXPECT_EQ(period(kAsked), 0);
     EXPECT_EQ(it_.planner.cost().arriving, arriving);
   }
@@ -292,7 +294,7 @@ TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
 TEST_F(PlannedBeside, WhatWasInterruptedIsPlannedAnew) {
   for (int i = 0; i < 3; ++i) period();
   it.planner.interrupt();
-  do_jobs();  // of no use any more
+  do_jobs();  // Their result is discarded.
   for (int i = 0; i < 2; ++i) EXPECT_EQ(period(), 0);
   ASSERT_EQ(jobs.size(), 1u);
   do_jobs();
@@ -311,7 +313,8 @@ TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
   do_jobs();
 }
 
-// What ended while the inner one was followed counts for the outer one: so gradients that are accumulated.
+// Periods that end while the planner follows the inner one count for the outer one, as with accumulated
+// gradients.
 TEST(Planner, APeriodOfPeriodsIsFoundWhileTheInnerOneIsFollowed) {
   ProgramTracker it(KiB(250));
   std::vector<Name> weights;

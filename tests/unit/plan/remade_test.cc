@@ -20,12 +20,12 @@ struct Sizes {
   int64_t weight, wide, narrow;
 };
 
-// Layers of: what a weight makes of the layer before (wide), and what a pure operator makes of that (narrow).
-// Both are read again on the way back.
+// Each layer has two operators. One makes a wide result from a weight and the layer before; a pure one makes
+// a narrow result from that. The backward pass reads both again.
 class Training {
  public:
-  // Each operator's kernels take so many seconds, or nobody knows. With a state of so many KiB, the first
-  // operator of a period reads what the last one of the period before made.
+  // `seconds`: time of each operator's kernels; 0: unknown. `state`: KiB that the first operator of a period
+  // reads and the last one of the period before made.
   explicit Training(std::vector<Sizes> layers, double seconds = 0, int64_t state = 0)
       : layers_(std::move(layers)), seconds_(seconds), state_size_(state) {
     for (size_t i = 0; i < layers_.size(); ++i) weights_.push_back(history_.name());
@@ -168,7 +168,7 @@ TEST(Remade, IsTakenWhereThatIsFasterThanCopies) {
   EXPECT_GT(faster, 150) << "of 180";
 }
 
-// What lasts from one period into the next has another name in the program with second lives.
+// A block that lasts from one period into the next has another name in the program with second lives.
 TEST(Remade, WhatMovesBesideItKeepsItsName) {
   int tried = 0;
   for (uint32_t seed = 1; seed <= 20; ++seed) {
@@ -200,7 +200,7 @@ TEST(Remade, NothingIsWhereAllFits) {
       schedule_with_remade(program, uses_at(program, kCard), Bytes(most_alive(program))).moves.empty());
 }
 
-// One result that is pure, one use of it later; what its operator reads is `input` there.
+// One pure result, used once later; `input` is the operand of its operator.
 struct Small {
   explicit Small(int64_t input_dies, bool written = false, bool chained = false) {
     program.births = 4;

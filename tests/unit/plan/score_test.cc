@@ -1,4 +1,4 @@
-// Whether plans are suspended by what they cost, and tried again.
+// The score suspends plans by their cost and tries them again.
 #include "plan/score.h"
 
 #include <gtest/gtest.h>
@@ -148,7 +148,7 @@ TEST_F(Scored, WithoutAClockBytesAloneCount) {
 }
 
 TEST_F(Scored, TheModelMayBeWrongByAFactor) {
-  for (int i = 0; i < 3; ++i) period(1.4);  // what it says takes a second
+  for (int i = 0; i < 3; ++i) period(1.4);  // The model predicts one second for the period.
   score_.start(kPeriod);
   for (int i = 0; i < 100; ++i) period(1.35);
   EXPECT_FALSE(score_.suspended());

@@ -1,4 +1,4 @@
-// What the last operators have a use for, where nobody knows a period.
+// Working set of the last operators while no period is known.
 #include "plan/wants.h"
 
 #include <gtest/gtest.h>

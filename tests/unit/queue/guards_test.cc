@@ -113,7 +113,7 @@ TEST_F(GuardTest, WhatWasTakenBackLeavesNoAttemptAndObeysItsUser) {
   EXPECT_EQ(good(store.line(id)).state, State::cancelled);
 }
 
-// What the runner decides is on the disk before it acts; what callers add is not waited for.
+// The runner's decisions are on the disk before it acts; a caller that adds a job does not wait for the disk.
 TEST_F(GuardTest, TheRunnerWaitsForTheDiskAndCallersDoNot) {
   Store runner = store(Durable::power), caller = store();
   const JobId id = good(caller.add(spec()))[0];
@@ -163,8 +163,8 @@ TEST_F(GuardTest, OnlyTheSupervisorItselfIsSignalled) {
   waitpid(stranger, &status, 0);
 }
 
-// After a power cut a file may lack what was written, so an attempt of another boot that has not "begun" may
-// have run.
+// After a power cut a file may lack data that was written. So an attempt of another boot that has not "begun"
+// may have run.
 TEST_F(GuardTest, AMissingBeginningIsBelievedWithinItsBootOnly) {
   lease::Record record;
   lease::sign(record);
@@ -212,11 +212,11 @@ TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
   const JobId id = add(shell("true"));  // there is a runner: this starts none
   EXPECT_EQ(outer_.runner(), runner);
   std::filesystem::remove(path("idle"));
-  Store store = this->store();  // which starts none either
+  Store store = this->store();  // Opening a store starts no runner either.
   EXPECT_TRUE(soon([&] { return good(store.line(id)).state == State::done; }));
 }
 
-// Two would start a job twice, but for what else keeps them from it.
+// Two runners would start a job twice, if no other guard prevented it.
 TEST_F(GuardTest, ThereIsOneRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
@@ -229,7 +229,7 @@ TEST_F(GuardTest, ThereIsOneRunner) {
   test::spit(path("go"), "");
 }
 
-// Somebody cleans up: another runner would find no lock, so the first must not go on beside it.
+// A user removes the lock file: another runner would find no lock, so the first must stop.
 TEST_F(GuardTest, ARunnerWhoseLockWasRemovedGivesWay) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
@@ -249,7 +249,7 @@ TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
   const pid_t supervisor = static_cast<pid_t>(look(folder_->life(id, 1)).began->supervisor.pid);
-  ASSERT_EQ(kill(supervisor, SIGSTOP), 0);  // it would do it too
+  ASSERT_EQ(kill(supervisor, SIGSTOP), 0);  // The supervisor would start a runner too.
   const pid_t before = outer_.runner();
   ASSERT_TRUE(outer_.kill_runner());
   EXPECT_TRUE(soon([&] { return outer_.runner() > 0 && outer_.runner() != before; }));
@@ -258,7 +258,8 @@ TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
   EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
 }
 
-// The runner and its watcher killed: who waits replaces them, and so does a job that ends with nobody there.
+// The runner and its watcher are killed: a waiting caller replaces them, and so does a job that ends without
+// a runner.
 TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
@@ -270,7 +271,7 @@ TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   ASSERT_TRUE(soon([&] { return outer_.runner() == 0; }));
   ASSERT_TRUE(store.set(kPausedSetting, 1).ok());
   const JobId next = add(shell("true"));
-  ASSERT_TRUE(store.set(kPausedSetting, 0).ok());  // by nobody who would start a runner
+  ASSERT_TRUE(store.set(kPausedSetting, 0).ok());  // Setting this through the store starts no runner.
   EXPECT_EQ(good(queue_.wait({next}, kLong))[0].state, State::done) << "who waits";
 }
 
@@ -337,7 +338,7 @@ TEST_F(GuardTest, APauseIsNotLostWhereTheSupervisorIsSlow) {
   EXPECT_TRUE(soon([&] { return !stopped(); }));
 }
 
-// Slots of what a killed runner started count in the next one.
+// Jobs that a killed runner started still occupy slots in the next runner.
 TEST_F(GuardTest, SlotsCountWhatAnotherRunnerStarted) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
   const JobId first = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));

@@ -1,4 +1,5 @@
-// Forgetting: what the queue's history loses, what it never loses, and what stays known of what it lost.
+// Pruning: the entries that the queue's history loses, those it never loses, and the facts it keeps of lost
+// ones.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -67,7 +68,7 @@ class PruneTest : public QueueFolderTest {
 TEST_F(PruneTest, ByAgeAndByNumber) {
   std::vector<JobId> ids;
   for (int i = 0; i < 6; ++i) ids.push_back(ended());
-  make_older(ids[4], 3h);  // what counts is when a job ended, not when it was added
+  make_older(ids[4], 3h);  // The age counts from a job's end, not from its addition.
   make_older(ids[1], 2h);
   EXPECT_EQ(prune({}), 0) << "no bound";
   EXPECT_EQ(prune({.age = 4h, .jobs = 6}), 0);
@@ -293,7 +294,7 @@ TEST_F(AutomaticTest, ManyAtATimeByHand) {
   EXPECT_EQ(queue_.wait(queue_.add(after).value(), 20s).value().at(0).state, State::done);
 }
 
-// What the runner does by itself, when the machine starts with a clock that is more than a year ahead.
+// The runner's own pruning when the machine starts with a clock more than a year ahead.
 class CarefulPrune : public PruneTest {
  protected:
   ~CarefulPrune() override { wall_clock_error_ns = 0; }
@@ -340,7 +341,7 @@ TEST_F(CarefulPrune, SoManyAlwaysStay) {
   EXPECT_EQ(prune_by_runner(0ns, "tuesday", 4), 0);
 }
 
-// Where the clock was behind when jobs ended, they look older than what was added before them.
+// Jobs that ended while the clock was behind look older than jobs added before them.
 TEST_F(CarefulPrune, NoJobIsOlderThanOneBeforeIt) {
   const JobId first = ended(), second = ended();
   sql("UPDATE jobs SET added=1, ended=2 WHERE id=" + std::to_string(second));

@@ -188,7 +188,7 @@ TEST_F(QueueTest, TimeLimitEndsTheWholeGroup) {
 
 TEST_F(QueueTest, CancelsWhatIsQueuedAndWhatRuns) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
-  // Some shells tell of the end of what they run, on standard error.
+  // Some shells report the end of their children on standard error.
   JobSpec stubborn =
       shell("exec 2>/dev/null; trap 'echo told; exit 7' TERM; echo up; while :; do sleep 0.02; done");
   stubborn.retries = 3;  // does not count: its user wants it to end

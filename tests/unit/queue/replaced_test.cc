@@ -59,7 +59,7 @@ class ReplacedTest : public QueueFolderTest {
     EXPECT_EQ(pwrite(file, garbage.data(), garbage.size(), 0), ssize_t{4096});
     close(file);
   }
-  // Another thread mends. It has not ended soon, because of what this process holds.
+  // Another thread mends the store. It must wait for the locks that this process holds.
   void mending_waits() {
     mending_ = std::async(std::launch::async, [this] { return mend(*folder_); });
     EXPECT_EQ(mending_->wait_for(200ms), std::future_status::timeout);

@@ -23,7 +23,7 @@ namespace {
 
 class StoreTest : public QueueFolderTest {
  protected:
-  // Opens, reads and writes what is there, whatever it is: every answer is one, or one clear line.
+  // Opens, reads and writes a store with any content: each call returns a result or a one-line message.
   void use_whatever_is_there() const {
     Result<Store> opened = Store::open(*folder_, Durable::processes);
     const auto clear = [](const Status& status) {

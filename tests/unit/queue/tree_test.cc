@@ -1,6 +1,5 @@
-// A job is all of its processes: those in sessions of their own, those that nobody waits for, those that fork
-// while they are ended. It ends with the last of them, and each has ended when the queue says that the job
-// has.
+// A job consists of all of its processes: those in sessions of their own, orphans, and those that fork while
+// the queue ends them. It ends with its last process, and none runs when the queue reports the end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -18,7 +17,7 @@ using namespace std::chrono_literals;
 class TreeTest : public QueueFixture {
  protected:
   JobLine line(JobId id) { return good(queue_.show(id)); }
-  // What a process of a job has written there; 0: nothing yet.
+  // Number that a process of a job wrote into the file; 0: none yet.
   pid_t number(const char* name) const { return std::atoi(content(path(name)).c_str()); }
   bool written(const char* name) {
     return soon([&] { return number(name) > 1; });
@@ -29,13 +28,13 @@ class TreeTest : public QueueFixture {
   std::string session(const char* name, const std::string& body) const {
     return "setsid sh -c 'echo $$ > " + path(name) + "; " + body + "' & ";
   }
-  // As long as nobody ends it.
+  // Loops that run until a signal kills them; the first ignores SIGTERM.
   static constexpr const char* kDeaf = "trap \"\" TERM; while :; do sleep 0.05; done";
   static constexpr const char* kWait = "while :; do sleep 0.05; done";
 };
 
 TEST_F(TreeTest, CancelEndsSessionsOfTheirOwn) {
-  // As torchrun's workers: each a session, deaf, and one that is nobody's child any more.
+  // Like torchrun's workers: each is a session that ignores SIGTERM, and one of them is orphaned.
   JobSpec job = shell(session("one", kDeaf) + "(" + session("two", kDeaf) + ") ; " + kWait);
   job.grace = 500ms;
   const JobId id = add(job);
@@ -90,7 +89,7 @@ class Crowd {
   const pid_t leader_;
 };
 
-// Thousands of times a second: whoever was looked for is another by the time that he is found.
+// The process forks thousands of times a second: its number has changed before the search for it ends.
 TEST_F(TreeTest, WhatForksWhileItIsKilledIsEnded) {
   const Crowd crowd(2000);
   const std::string hop = test::queue_runner().words[0] + " --hop " + path("hops");
@@ -207,8 +206,8 @@ TEST_F(TreeTest, OneThatLingersCanBeCancelledAndHasItsTimeLimit) {
   EXPECT_TRUE(gone(number("one")));
 }
 
-// Each supervisor starts a runner where there is none, and none of them is to end, or wait for, what that
-// starts.
+// Each supervisor starts a runner where there is none. None of them may end the runner's process or wait for
+// it.
 TEST_F(TreeTest, ARunnerIsNeverInAJobsTree) {
   const std::string waits = "while [ ! -e " + path("go") + " ]; do sleep 0.02; done";
   const JobId first = add(shell(waits)), second = add(shell(waits));
@@ -216,7 +215,7 @@ TEST_F(TreeTest, ARunnerIsNeverInAJobsTree) {
   const pid_t runner = outer_.runner();
   const auto line = lease::process_line(runner);
   ASSERT_GT(line.size(), 1U);
-  ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);  // its watcher
+  ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);  // The runner's watcher.
   ASSERT_EQ(kill(runner, SIGKILL), 0);
   ASSERT_TRUE(soon([&] { return outer_.runner() > 0 && outer_.runner() != runner; }))
       << "one of the supervisors";
@@ -235,7 +234,7 @@ TEST_F(TreeTest, AJobStartsNoRunnerOfItsOwnQueue) {
                              " ]; do sleep 0.02; done; " + starts + " > " + path("said")));
   ASSERT_TRUE(written("up"));
   const pid_t above = supervisor(id), runner = outer_.runner();
-  ASSERT_EQ(kill(above, SIGSTOP), 0);  // it would do it too
+  ASSERT_EQ(kill(above, SIGSTOP), 0);  // The supervisor would start a runner too.
   const auto line = lease::process_line(runner);
   ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);
   ASSERT_EQ(kill(runner, SIGKILL), 0);

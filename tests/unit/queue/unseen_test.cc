@@ -1,5 +1,5 @@
-// Jobs that end with nobody there to see it: all was killed at once, or the machine was restarted. Whoever
-// reads the queue is told, and what waited goes on.
+// Jobs that end unobserved, because all processes were killed at once or the machine restarted. Each reader
+// of the queue learns of the end, and waiting jobs go on.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -22,8 +22,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 
 class UnseenTest : public QueueFixture {
  protected:
-  // What the machine's end does, but for the machine.
-  // The supervisor, its keeper and all processes of its job, stopped: none of them starts another any more.
+  // Stops the supervisor, its keeper and all processes of its job: none of them starts another any more.
   std::vector<pid_t> stopped(JobId running) {
     std::vector<pid_t> all;
     if (!soon([&] { return supervisor(running) > 0 && !lease::descendants(supervisor(running)).empty(); }))
@@ -41,14 +40,16 @@ class UnseenTest : public QueueFixture {
     }
     return all;
   }
+  // Kills all of them, as the machine's end would.
   void kill_all(JobId running) {
     const std::vector<pid_t> job = stopped(running);
     ASSERT_GT(job.size(), 2U);
     const pid_t runner = outer_.runner();
     const auto line = lease::process_line(runner);
     ASSERT_GT(line.size(), 1U);
-    std::vector<pid_t> all = {static_cast<pid_t>(line[1].pid), runner};  // its watcher first
-    // Children first: the kernel wakes and ends what is stopped in a group that lost its parents' session.
+    std::vector<pid_t> all = {static_cast<pid_t>(line[1].pid), runner};  // The runner's watcher comes first.
+    // Children come first: the kernel wakes and ends stopped processes of a group that lost its parents'
+    // session.
     all.insert(all.end(), job.rbegin(), job.rend());
     for (const pid_t pid : all) EXPECT_EQ(kill(pid, SIGKILL), 0);
     ASSERT_TRUE(soon([&] { return !look(folder_->life(running, 1)).alive && !queue_.runner_alive(); }));
@@ -109,7 +110,7 @@ TEST_F(UnseenTest, ReadingLetsWhatWaitsGoOn) {
   const JobId waits = add(shell("true"));
   kill_all(id);
   good(queue_.list());
-  Store store = this->store();  // which starts no runner
+  Store store = this->store();  // Opening a store starts no runner.
   EXPECT_TRUE(soon([&] { return good(store.line(waits)).state == State::done; }));
 }
 
@@ -126,7 +127,7 @@ TEST_F(UnseenTest, APausedQueueSaysSoToo) {
   EXPECT_EQ(good(queue_.show(waits)).state, State::queued);
 }
 
-// The life files say it themselves where nobody can write it down.
+// The life files show the end even where no process can record it.
 TEST_F(UnseenTest, ItIsSoWhereNoRunnerCanBeStarted) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
@@ -172,7 +173,7 @@ TEST_F(UnseenTest, WhatIsKnownOfItsProgramIsSaid) {
             "had not");
 }
 
-// It lived when it last gave a sign, and nobody knows more.
+// The job's last sign of life is the last time at which it certainly lived.
 TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
   Store store = this->store();
   const JobId written = began(store, "another boot"), touched = began(store, "another boot"),
@@ -221,7 +222,8 @@ TEST_F(UnseenTest, WhatARunnerSeesVanishEndsThen) {
   EXPECT_GE(good(store.line(id)).ended_ns, before);
 }
 
-// Interrupted is an end like others: those who need it hear of it, its user is told, and it may be forgotten.
+// An interrupted job has ended like others: dependent jobs and its user learn of it, and pruning may forget
+// it.
 TEST_F(UnseenTest, ItIsAnEndLikeOthers) {
   JobSpec told = shell("sleep 60"), strict = shell("true"), any = shell("true");
   told.notify =
