@@ -1,5 +1,5 @@
-// What people do today, as rules on small programs whose times are counted by hand: kernels take whole
-// milliseconds, a block is some MiB, and the link carries one of them in a millisecond.
+// Practices of today, as rules on small programs with times counted by hand: kernels take whole milliseconds,
+// a block has some MiB, and the link carries one MiB in a millisecond.
 #include "replay/alternatives.h"
 
 #include <gtest/gtest.h>
@@ -247,9 +247,10 @@ TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
   // state comes once, and the second gradient comes back. Parameters and state leave where they were written.
   EXPECT_EQ(found.cost->in, MiB((2 + 2 + 1 + 2 + 1) * 4));
   EXPECT_EQ(found.cost->out, MiB((2 + 2 + 1) * 4));
-  // The link is busy with what comes but for 4 ms: behind the last forward operator, where nothing is wanted
-  // before it ends (8 to 9), behind backward's second until the second gradient has left room (17 to 18), and
-  // while the two optimizer's operators run, in whose room nothing else comes (22 to 23, 35 to 36).
+  // The link is busy with arriving blocks except for 4 ms. It is idle after the last forward operator, where
+  // no block is needed before the operator ends (8 to 9). It is idle after backward's second operator until
+  // the second gradient has freed space (17 to 18). It is idle while the two optimizer's operators run,
+  // because their space admits no other block (22 to 23, 35 to 36).
   EXPECT_NEAR(found.cost->seconds / kMs, 32 + 4, 1e-9);
   const Alternative wide = alternatives(program, kLink, MiB(20)).modules;
   ASSERT_TRUE(wide.cost.has_value());
@@ -357,7 +358,7 @@ TEST(Alternatives, OfAnyProgramFitWhereTheySayAndNoFasterThanItsParts) {
   std::mt19937 random(7);
   for (int program_number = 0; program_number < 100; ++program_number) {
     const Program program = last_steps(parsed(wandering(random)), kCard, 5);
-    double kernels = 0;  // of a step without the optimizer's part, which the host may make
+    double kernels = 0;  // Kernel seconds of a step without the optimizer's part, which the host may run.
     const Parts& step = program.steps[2];
     for (int64_t at = step.begin; at < step.optimizer; ++at)
       kernels += program.kernels[static_cast<size_t>(at)];

@@ -96,7 +96,7 @@ TEST(Truth, AModelThatIsRightPlansAsTheCardItself) {
   }
 }
 
-// What the card does is the truth's, whatever the plans are made by.
+// The truth decides the GPU's times, whichever model the plans come from.
 TEST(Truth, KernelsTakeWhatTheyTakeWhoeverPlans) {
   const Record model = parsed(unlike_kernels(3));
   const Record truth = with_true_kernels(model, Truth(3));

@@ -1,4 +1,4 @@
-// The atomic word of a replica: what the fast path of an operator rests on.
+// The atomic word of a replica, on which the fast path of an operator rests.
 #include "residency/block.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST(ReplicaWord, LendsWhatNoOperatorWrites) {
   word.remove_pin(true);
   EXPECT_FALSE(word.try_share());
   EXPECT_EQ(word.state(), ReplicaState::owned);
-  word.end_write();  // its pin stays
+  word.end_write();  // The writer's pin stays.
   EXPECT_TRUE(word.try_share());
   EXPECT_EQ(word.state(), ReplicaState::shared);
   EXPECT_EQ(word.pins(), 2u);

@@ -1,4 +1,4 @@
-// Who watches the engine's copies sees each of them once, with its ends and its bytes.
+// A copy watch sees each of the engine's copies once, with its ends and its bytes.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,5 +1,5 @@
-// Moves to and from a disk: what goes by way of the host with nobody waiting, threads of a disk that work
-// side by side, and who sees a spill land.
+// Moves to and from a disk: moves through the host that no thread waits for, disk threads that work
+// concurrently, and the thread that sees a spill land.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -74,7 +74,8 @@ TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
   {
     Gate gate;
     for (Block* block : blocks) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // whoever looks now looks in vain
+    // No move has landed yet for a thread that looks now.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_TRUE(soon([&] { return machine->stats().fetches >= 8; }));
   for (size_t i = 0; i < blocks.size(); ++i)
@@ -83,7 +84,7 @@ TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
   destroy(machine, blocks);
 }
 
-// The disk has read it before who asked for it lets the block go: the helper has to leave it alone, once.
+// The disk has read the block before the asking thread releases it: the helper must leave it alone once.
 TEST(DiskMoves, WhatTheHelperLeavesAloneItComesBackTo) {
   Machine machine(with_disk());
   machine->start_helper();
@@ -114,14 +115,14 @@ TEST(DiskMoves, WithoutAHelperOperatorsTakeItOn) {
   machine->destroy(block);
 }
 
-// Whoever uses a block may be faster than whoever sees its move land; then the block may leave and be asked
-// for again, and what goes on is the second move's. When the block dies, neither looks at it again (under the
-// address sanitizer).
+// A thread that uses a block may be faster than the thread that sees its move land. Then the block may leave
+// and be fetched again, and the next hop belongs to the second move. When the block dies, neither thread
+// looks at it again (under the address sanitizer).
 TEST(DiskMoves, OnlyTheLastMoveOfABlockGoesOn) {
   Machine machine(with_disk());
   Block* block = on_disk(machine, 1).front();
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());  // by way of the host
+    ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());  // The move goes through the host.
     ASSERT_TRUE(machine->pin(*block, machine.host()).ok());
     machine->unpin(*block);
     ASSERT_TRUE(machine->relieve(machine.host(), Bytes(1)).ok());
@@ -177,7 +178,7 @@ TEST(DiskMoves, SpillsRunSideBySide) {
   std::vector<Block*> blocks = at_host(machine, 8);  // the host is full
   Meeting::open();
   Block* large = machine.make(machine.sim(), pattern(3 * kSize, 9)).value();
-  ASSERT_TRUE(machine->evict(*large).ok());  // for which three must go
+  ASSERT_TRUE(machine->evict(*large).ok());  // Three blocks must leave for it.
   EXPECT_TRUE(Meeting::was_held()) << "one write after the other";
   for (size_t i = 0; i < blocks.size(); ++i)
     EXPECT_EQ(machine.read(*blocks[i], machine.sim()).value(), pattern(kSize, i));
@@ -207,7 +208,8 @@ TEST(DiskMoves, OperandsAreReadSideBySide) {
   }
 }
 
-// The disk fails after the copy was taken: the block stays where it was, and who needed the room hears of it.
+// The disk fails after the copy was taken: the block stays at its node, and the operator that needed the
+// space gets the error.
 TEST(DiskMoves, ASpillThatFailsLateLeavesTheBlockWhereItWas) {
   FaultPlan faults;
   MachineOptions options = with_disk_and_computing_host();
@@ -233,8 +235,8 @@ TEST(DiskMoves, ASpillThatFailsLateLeavesTheBlockWhereItWas) {
   destroy(machine, blocks);
 }
 
-// Calls `ask`, which waits for what leaves the host for the disk. Another thread sees that land, and has not
-// taken it away yet when `ask` looks for the first time: it must look again.
+// Calls `ask`, which waits for blocks that leave the host for the disk. Another thread sees them land, but
+// has not freed them yet when `ask` first looks: `ask` must look again.
 void while_another_thread_lands(Machine& machine, const std::function<void()>& ask) {
   const Watchdog watchdog(std::chrono::seconds(30));
   const std::thread::id self = std::this_thread::get_id();
@@ -340,7 +342,7 @@ TEST(DiskMoves, AThreadDoesNotWaitForWhatItMovesItself) {
   destroy(machine, {leaves, stays, made.value()});
 }
 
-// Who writes a block while it is being spilled keeps it, with what was written.
+// A block that an operator writes during its spill stays, with the written bytes.
 TEST(DiskMoves, AVacatingReplicaThatIsWrittenStays) {
   MachineOptions options = with_disk_and_computing_host();
   options.disk_calls.write = [](int file, const void* data, size_t size, off_t offset) {
@@ -366,7 +368,7 @@ TEST(DiskMoves, AVacatingReplicaThatIsWrittenStays) {
   destroy(machine, blocks);
 }
 
-// A block may die while it is on its way to the disk, and its memory be handed to whoever holds it still.
+// A block may die during its move to the disk, and its memory may pass to a holder that keeps it.
 TEST(DiskMoves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
   static std::atomic<int> writes;
   MachineOptions options = with_disk_and_computing_host();
@@ -386,8 +388,8 @@ TEST(DiskMoves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// Where the host is short of room, what leaves next is written to the disk before it must leave, so that who
-// needs its room waits for no disk; as many bytes as had to be evicted, and no more.
+// When the host is short of free space, the engine writes the next victims to the disk ahead, so that an
+// operator that needs their space waits for no disk. It writes as many bytes as it had to evict, and no more.
 TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   MachineOptions options = with_disk_and_computing_host();
   options.host_budget = KiB(16);
@@ -399,7 +401,7 @@ TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->stats().bytes_written_back, static_cast<int64_t>(2 * kSize));
   EXPECT_EQ(machine->where(*blocks[1]).size(), 2u) << "the next one is on the disk too";
-  for (int round = 0; round < 4; ++round) {  // operators that find what they need
+  for (int round = 0; round < 4; ++round) {  // Operators whose operands are present.
     ASSERT_TRUE(machine.read(*blocks[4], machine.host()).ok());
     ASSERT_TRUE(machine->synchronize().ok());
   }
@@ -410,7 +412,7 @@ TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   destroy(machine, blocks);
 }
 
-// A disk copies whole blocks, so what had begun as parts from a card, which let the block go, begins again.
+// A disk copies whole blocks, so a copy that a GPU began in parts and released begins again.
 TEST(DiskMoves, WhatADiskTakesOverBeginsAnew) {
   Machine machine({.budget = KiB(256),
                    .host_budget = KiB(256),

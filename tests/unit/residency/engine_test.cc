@@ -1,4 +1,4 @@
-// Blocks, operators, pins, escapes: what the engine promises to the layer above it.
+// Blocks, operators, pins, escapes: the engine's promises to the layer above it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -214,7 +214,7 @@ TEST(Engine, ReplacesTheMemoryOfAnOperandThatAKernelResized) {
   machine->destroy(block);
 }
 
-// Nobody acquires a block that has no bytes: a kernel may give it some where it is not.
+// No operator acquires a block without bytes: a kernel may give it some at a node where it is absent.
 TEST(Engine, I2ABlockWithoutBytesGetsThemOnOneNode) {
   for (int way = 0; way < 2; ++way) {
     SCOPED_TRACE(way);
@@ -250,7 +250,7 @@ TEST(Engine, DestroysABlockInEveryState) {
       case 3: ASSERT_TRUE(machine->evict(*block).ok()); break;
       case 4:
         ASSERT_TRUE(machine->evict(*block).ok());
-        ASSERT_TRUE(machine->evict(*block).ok());  // to disk
+        ASSERT_TRUE(machine->evict(*block).ok());  // The second call moves the block to the disk.
         EXPECT_EQ(machine->where(*block), std::vector<NodeId>{machine.disk()});
         ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());
         break;

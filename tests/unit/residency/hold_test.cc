@@ -106,7 +106,7 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
   machine->destroy(block);
 }
 
-// Nobody knows when who holds the memory lets go of it.
+// The engine cannot know when the holder releases escaped memory.
 TEST(Hold, WhatHasEscapedIsNotWaitedFor) {
   Machine machine({.accelerators = 2});
   const Watchdog watchdog(std::chrono::seconds(20));

@@ -18,7 +18,8 @@ using test::pattern;
 // Against a list that is sorted again for each victim.
 TEST(VictimIndex, GivesWhatWasUsedLeastRecently) {
   Machine machine({.accelerators = 2});
-  const NodeId node = machine.sim(1);  // where the engine has no replicas of these, and no index of its own
+  // A node at which the engine has neither replicas of these blocks nor an index of its own.
+  const NodeId node = machine.sim(1);
   const auto policy = make_lru_policy();
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 300; ++i) blocks.push_back(machine.make(machine.sim(0), pattern(64, i)).value());
@@ -137,7 +138,7 @@ TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
   for (Block* each : {block, other}) machine->destroy(each);
 }
 
-// Its copy would have to wait for who used it last, and the next kernel for the copy.
+// The copy of a dirty block would have to wait for its last user, and the next kernel for the copy.
 TEST(VictimIndex, WhatIsDirtyLeavesInItsTurn) {
   EXPECT_EQ(fetches_of_a_circle(make_returns_policy, true), 10);
 }

@@ -1,4 +1,4 @@
-// A device that is gone for good takes with it what it alone held, and nothing else.
+// A device lost for good takes with it only the blocks that it alone held.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -92,7 +92,7 @@ TEST_F(LostDevice, OthersStillMakeRoom) {
     if (seen.ok()) {
       EXPECT_TRUE(seen.value() == pattern(kSize, i));
     } else {
-      EXPECT_EQ(seen.status().code(), Code::device_lost);  // it had gone to the peer, before
+      EXPECT_EQ(seen.status().code(), Code::device_lost);  // The block had moved to the peer before the loss.
     }
     machine_->destroy(blocks[i]);
   }

@@ -1,4 +1,4 @@
-// Moves (move.h) between cards and the host: who goes first on a link, and what goes in parts.
+// Moves (move.h) between GPUs and the host: their order on a link, and copies in parts.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -31,7 +31,8 @@ TEST(Moves, TheTableHasNoWayBack) {
       kMaySucceed[static_cast<size_t>(MoveState::copying)][static_cast<size_t>(MoveState::cancelled)]);
 }
 
-// Room is taken from the last hint that has no copy, before what is planned, and never from what is over.
+// The engine takes space from the last hint without a copy, then from planned moves, and never from finished
+// ones.
 TEST(Links, TheLastHintGivesItsRoomUpFirst) {
   Machine machine;
   Block* block = machine->create(Bytes(kSize));
@@ -55,7 +56,7 @@ TEST(Links, TheLastHintGivesItsRoomUpFirst) {
   machine->destroy(block);
 }
 
-// What nobody waits for has its room at once, and its copy when the link has time.
+// A move that no thread waits for has its space at once, and its copy when the link is free.
 TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 16);
@@ -70,7 +71,7 @@ TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
 
   EXPECT_EQ(machine.read(*wanted, machine.sim()).value(), pattern(kSize, 0));
   EXPECT_LT(machine.card(machine.sim())->time(kIn) - before, 2.5 * one);
-  // Whoever wants one of those that wait has it next.
+  // A waiting move comes next as soon as an operator needs its block.
   EXPECT_EQ(machine.read(*hints[15], machine.sim()).value(), pattern(kSize, 15));
   EXPECT_LT(machine.card(machine.sim())->time(kIn) - before, 3.5 * one);
   for (size_t i = 0; i < hints.size(); ++i)
@@ -96,7 +97,7 @@ TEST(Moves, OperatorsTakeWaitingMovesOn) {
   machine->destroy(other);
 }
 
-// Nor does the program need to do anything, where the device is one that nobody hears of.
+// Waiting moves also go on without an operator, on a device that reports no completion.
 TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
   machine->start_helper();
@@ -113,7 +114,8 @@ TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   destroy(machine, hints);
 }
 
-// As at a program's end, when devices are about to go. What waits goes on with whoever asks for it.
+// As at a program's end, when devices are about to go. A waiting move goes on when an operator needs its
+// block.
 TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
   machine->start_helper();
@@ -132,7 +134,7 @@ TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   destroy(machine, hints);
 }
 
-// Whoever synchronizes asks for all parts, also of a block that the helper is about to ask for one of.
+// A thread that synchronizes starts all parts, even of a block of which the helper is about to start one.
 TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
   std::atomic<bool> in_its_hands{false};
@@ -164,7 +166,7 @@ std::pair<Block*, Block*> waiting_without_bytes(Machine& machine) {
   return {large, empty};
 }
 
-// What has no bytes needs no copy, but its turn all the same.
+// A block without bytes needs no copy, but waits for the link like others.
 TEST(Moves, ABlockWithoutBytesThatWaitedForTheLinkLands) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   const auto [large, empty] = waiting_without_bytes(machine);
@@ -219,7 +221,7 @@ TEST(Moves, ALargeBlockGoesInParts) {
   destroy(machine, {large, wanted});
 }
 
-// Half of it is under way when its source is written: nobody sees old bytes.
+// Half of the block is under way when an operator writes its source: no reader sees old bytes.
 TEST(Moves, AWriterEndsTheMoveIntoAnotherNode) {
   for (const size_t parts : {size_t{1}, size_t{8}}) {
     Machine machine({.accelerators = 2,
@@ -236,7 +238,7 @@ TEST(Moves, AWriterEndsTheMoveIntoAnotherNode) {
   }
 }
 
-// Room that hints hold is taken from the last of them before anybody is refused.
+// The engine takes the space of the last hints before it refuses an allocation.
 TEST(Moves, HintsThatWaitGiveTheirRoomUp) {
   Machine machine({.budget = KiB(32), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 8);
@@ -297,7 +299,7 @@ TEST(Moves, PartsFromTwoCardsAreAllWaitedFor) {
   machine->destroy(block);
 }
 
-// The second source may be filled still, as the host is by what was just written back.
+// The second source may still be in flight, as the host's replica is during a write-back.
 TEST(Moves, PartsFromTheHostComeAfterWhatWasWrittenBack) {
   Machine machine({.accelerators = 2, .links = kInParts});
   Block* block = machine.make(machine.sim(1), pattern(kSize, 1)).value();

@@ -1,4 +1,4 @@
-// What is born and dies before anybody looks for it asks for no lock; and whoever looks finds it.
+// A result that dies before any thread searches the node takes no lock, and a search finds those that live.
 #include "residency/nursery.h"
 
 #include <gtest/gtest.h>
@@ -218,7 +218,7 @@ TEST(Nursery, WhereRoomIsShortEachIsListedAtOnce) {
   destroy_all(machine, {large, block, elsewhere});
 }
 
-// Else it could end its operator unseen, and the room would be said to be nobody's.
+// Otherwise the late operator could end unseen, and the engine would report its space as unowned.
 TEST(Nursery, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
   Machine machine({.budget = KiB(64), .policy = make_meddling_policy});
   const NodeId node = machine.sim();
@@ -241,7 +241,7 @@ TEST(Nursery, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
   destroy_all(machine, {first, late});
 }
 
-// Who looks finds no block any more, and its bytes not yet free.
+// A searching thread finds the block gone, but its bytes not yet free.
 TEST(Nursery, ARequestWaitsForTheRoomOfOneThatEnds) {
   Machine machine({.budget = KiB(64)});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -272,7 +272,7 @@ TEST(Nursery, ARequestWaitsForTheRoomOfOneThatEnds) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// ---------------------------------------------------------------- what is done to one block
+// ---------------------------------------------------------------- operations on one block
 
 struct Kept {
   const char* name;
@@ -281,7 +281,7 @@ struct Kept {
 
 class NewResultKept : public testing::TestWithParam<Kept> {};
 
-// Its end has to find what is known of it.
+// The block's end must find its records.
 TEST_P(NewResultKept, IsListedFirst) {
   Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
   machine->set_escape_probe([](Block&, NodeId) { return true; });

@@ -42,7 +42,8 @@ TEST(OperatorScope, OperatorsTakeTurnsOnceANodeIsHalfFull) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// Where there are accelerators the host computes only what they lack. Its operators take turns all the same.
+// With accelerators present the host computes only the operators that they lack. Its operators still run one
+// at a time on a contended node.
 TEST(OperatorScope, TwoOperatorsOnTheHostThatFitAloneBothFit) {
   Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(8 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));

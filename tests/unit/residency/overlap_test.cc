@@ -1,5 +1,5 @@
-// Copies wait for what they need, not for what was launched, and memory carries its users
-// (docs/decisions/0004): on the simulator's clock, and by what the adversary shows where a wait is missing.
+// Copies wait for the events that they need, not for all launched work, and memory carries its users
+// (docs/decisions/0004). The simulator's clock shows the times; its adversary shows a missing wait.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -31,7 +31,7 @@ class Overlap : public testing::Test {
   Block* make(uint64_t version) { return machine_.make(node_, pattern(kSize, version)).value(); }
   double time(sim::QueueIndex queue) { return machine_.card(node_)->time(queue); }
 
-  // A block whose real memory somebody holds until held_ is false.
+  // A block whose real memory has a holder until held_ is false.
   Block* make_escaped() {
     machine_->set_escape_probe([this](Block&, NodeId) { return held_; });
     Block* block = make(1);
@@ -41,7 +41,7 @@ class Overlap : public testing::Test {
     machine_->keep_escaped(node_, access);
     return block;
   }
-  // What its holder does: a kernel that the engine is not told of. Events are recorded before.
+  // Writes like the holder: with a kernel that the engine does not see. Events are recorded before.
   void write_unseen(Block* block, const Contents& contents) {
     for (int i = 0; i < 64; ++i) machine_->destroy(make(9));
     const Access raw{.block = block, .write = true};
@@ -84,7 +84,8 @@ TEST_F(Overlap, KernelsDoNotWaitForAnEviction) {
   for (Block* block : blocks) machine_->destroy(block);
 }
 
-// What is evicted makes room for what comes: the copy in starts when the copy out is through, and no sooner.
+// An evicted block makes space for an arriving one: the copy in starts when the copy out has ended, and no
+// sooner.
 TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
@@ -99,7 +100,7 @@ TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
   machine_->destroy(second);
 }
 
-// What is clean leaves without a copy, but not under the kernel that reads it.
+// A clean block leaves without a copy, but not under the kernel that reads it.
 TEST_F(Overlap, RoomOfACleanBlockIsThereWhenItsLastReaderIsThrough) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
@@ -117,7 +118,7 @@ TEST_F(Overlap, WhatWasFetchedAndReadIsCopiedOutAsItCame) {
   Machine machine({.accelerators = 2});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
   ASSERT_TRUE(machine->evict(*block).ok());
-  ASSERT_TRUE(machine.read(*block, machine.sim(0)).ok());  // its last writer here is the copy
+  ASSERT_TRUE(machine.read(*block, machine.sim(0)).ok());  // The block's last writer here is the copy.
   ASSERT_TRUE(machine->prefetch(*block, machine.sim(1)).ok());
   EXPECT_EQ(machine.read(*block, machine.sim(1)).value(), pattern(kSize, 1));
   machine->destroy(block);
@@ -167,7 +168,7 @@ TEST_F(Overlap, AFreshResultIsCopiedAfterItsKernel) {
   machine->destroy(block);
 }
 
-// Whoever holds escaped memory may write it at any time (I12).
+// The holder of escaped memory may write it at any time (I12).
 TEST_F(Overlap, EscapedMemoryIsCopiedWithAllThatWasLaunched) {
   Block* block = make_escaped();
   const Contents theirs = pattern(kSize, 3);
@@ -181,7 +182,7 @@ TEST_F(Overlap, EscapedMemoryIsCopiedWithAllThatWasLaunched) {
   machine_->destroy(block);
 }
 
-// What escaped is nobody's any more; who held it may have written it since the last operator.
+// The memory has escaped no longer, but its former holder may have written it since the last operator.
 TEST_F(Overlap, MemoryThatHadEscapedIsCopiedWithAllThatWasLaunched) {
   Block* block = make_escaped();
   const Contents theirs = pattern(kSize, 3);
@@ -203,7 +204,7 @@ TEST_F(Overlap, MemoryOfARefusedCopyKeepsItsUsers) {
   ASSERT_TRUE(machine->evict(*first).ok());
   ASSERT_TRUE(machine.read(*first, node_).ok());
   ASSERT_TRUE(machine->evict(*second).ok());
-  ASSERT_TRUE(machine->evict(*first).ok());  // its copies out are not made yet, in the memory of both
+  ASSERT_TRUE(machine->evict(*first).ok());  // The copies out, in the memory of both, have not run yet.
   faults.arm(1, static_cast<unsigned>(test::Fault::copy));
   EXPECT_FALSE(machine->prefetch(*first, node_).ok());
   faults.disarm();

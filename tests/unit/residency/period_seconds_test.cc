@@ -66,7 +66,7 @@ TEST(PeriodSeconds, AreUnknownWhereNobodyMeasuresThem) {
   EXPECT_EQ(period.seconds_bound, 0);
 }
 
-// What is away while kernels take long, not while they touch much: its copies have the time.
+// A block that is absent while kernels take long, not while they touch many bytes: its copies have the time.
 TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   cost::GpuModel quick = cost::default_gpu();
   quick.launch_seconds = 1e-9;

@@ -1,6 +1,6 @@
-// Copies that the program asks for and does not wait for (residency/program_copy.h): in order with the
-// operators that touch the block, by what the simulator shows where a wait is missing, and concurrent with
-// all others, by its clock.
+// Copies that the program starts and does not wait for (residency/program_copy.h). They stay in order with
+// the operators that touch the block: the simulator shows a missing wait. They run concurrently with all
+// others: its clock shows that.
 #include "residency/program_copy.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ class ProgramCopies : public testing::Test {
     ASSERT_TRUE(copy_out(*block, result).ok());
     between();
     ASSERT_TRUE(copy_in(*block, batch).ok());
-    machine_.card(node_)->synchronize(kIn);  // no sooner than what it must wait for
+    machine_.card(node_)->synchronize(kIn);  // Ends the copy in at the earliest time that its waits allow.
     EXPECT_EQ(machine_.read(*block, node_).value(), batch);
     ASSERT_TRUE(machine_->synchronize().ok());
     EXPECT_EQ(result, pattern(kSize, 1));
@@ -103,10 +103,11 @@ TEST_F(ProgramCopies, MemoryOfAFreshBlockIsCopiedIntoAfterItsUserBefore) {
   const Contents batch = pattern(kSize, 1);
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 12; ++i) blocks.push_back(make(i));
-  for (Block* block : blocks) machine_->destroy(block);  // what they wrote is still hidden, and comes late
+  // The writes of these blocks are still hidden and come late.
+  for (Block* block : blocks) machine_->destroy(block);
   Block* block = fresh();
   ASSERT_TRUE(copy_in(*block, batch).ok());
-  machine_.card(node_)->synchronize(kIn);  // no sooner than what was written before
+  machine_.card(node_)->synchronize(kIn);  // Ends the copy in at the earliest time after those writes.
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   machine_->destroy(block);
 }
@@ -197,7 +198,7 @@ TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
     std::copy(written.begin(), written.end(), operands[0].begin());
   });
   ASSERT_TRUE(copy_out(*block, result).ok());
-  machine_.card(node_)->synchronize(kOut);  // no sooner than what it must wait for
+  machine_.card(node_)->synchronize(kOut);  // Ends the copy out at the earliest time that its waits allow.
   EXPECT_EQ(result, pattern(kSize, 2));
   machine_->destroy(block);
 }

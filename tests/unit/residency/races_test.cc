@@ -1,4 +1,4 @@
-// What happens between two steps of the engine, made to happen: found by removing lines that no test missed.
+// Forces events between two steps of the engine; removing lines that no test missed found these cases.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -150,8 +150,8 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   for (Block* block : theirs) machine->destroy(block);
 }
 
-// Neither an allocation nor a release asks for the engine's lock: between its charge and its memory the two
-// differ, and whoever checks then hears nothing of it.
+// Neither an allocation nor a release takes the engine's lock. Between an allocation's charge and its memory
+// the two figures differ, and a check at that moment must not report it.
 TEST(Races, InvariantsHoldWhileMemoryComesAndGoes) {
   Machine machine({.budget = MiB(4)});
   std::atomic<bool> stop = false;
@@ -167,7 +167,7 @@ TEST(Races, InvariantsHoldWhileMemoryComesAndGoes) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// What is charged and never comes is still reported.
+// The check still reports a charge whose memory never comes.
 TEST(Races, ADifferenceThatStaysIsReported) {
   Machine machine({.budget = MiB(4)});
   ASSERT_TRUE(machine->charge(machine.sim(), Bytes(4096)).ok());
@@ -176,7 +176,7 @@ TEST(Races, ADifferenceThatStaysIsReported) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// Whoever asks while a block moves hears nothing of it: what is half done is not broken.
+// A check during a move reports nothing: a half-done move is not broken.
 TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
   FaultPlan faults;
   Machine machine({.accelerators = 2, .budget = KiB(8), .faults = &faults});
@@ -204,7 +204,8 @@ TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
 TEST(Races, TwoWritesBackWithoutRoomBothEnd) {
   const Watchdog watchdog(std::chrono::seconds(60));
   Machine machine({.host_budget = KiB(8)});
-  Block* full = machine.make(machine.host(), pattern(6000, 1)).value();  // and there is no disk to leave to
+  // There is no disk, so the block cannot leave.
+  Block* full = machine.make(machine.host(), pattern(6000, 1)).value();
   std::vector<Block*> waiting;
   for (uint64_t i = 0; i < 2; ++i) {
     waiting.push_back(machine.make(machine.sim(), pattern(4000, i)).value());

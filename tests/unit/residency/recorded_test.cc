@@ -1,5 +1,5 @@
-// What an engine writes to its access stream: what operators touch and the ends of blocks. Records are read
-// from it, and so is what plans are made from.
+// The engine's access stream: touches of operators and ends of blocks. Records are read from it, and plans
+// are made from it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -70,8 +70,8 @@ TEST_F(RecordedTest, NothingIsWrittenForNobody) {
   EXPECT_EQ(machine_->stream()->rings(), 0u);
 }
 
-// A program that visits weights in turn, of which not all have room, up to the end of the first period that
-// is planned; a planner beside the engine is told by hand what it does.
+// A program that reads weights in a fixed order, more than fit, until the end of the first planned period.
+// The test also reports its accesses by hand to a second planner outside the engine.
 class Periods {
  public:
   explicit Periods(bool record) {

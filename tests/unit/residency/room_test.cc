@@ -1,4 +1,4 @@
-// Making room inside an allocation: the order of measures, budgets, what is counted.
+// Making space inside an allocation: the order of measures, budgets, counters.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -130,8 +130,8 @@ TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
                     machine.host());
 }
 
-// Blocks of several sizes that just fit the host and the disk: what is on its way to the disk is not given up
-// for another one that is to go there.
+// Blocks of several sizes that just fit the host and the disk: the engine does not cancel a spill in flight
+// for another block that is to go to the disk.
 TEST_P(RoomTest, WhatGoesToAFullDiskArrives) {
   Machine machine(
       {.host_budget = Bytes(3 * kSize), .disk_budget = Bytes(11 * kSize / 2), .visibility = GetParam()});
@@ -311,7 +311,7 @@ TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
   EXPECT_EQ(machine->used(node), Bytes(0));
 }
 
-// A node that is full with one block, which somebody keeps a pointer to while `held`.
+// A node that one block fills, whose memory a user's pointer holds while `held` is true.
 struct Escaped {
   Escaped() {
     machine->set_escape_probe([this](Block&, NodeId) { return held; });
@@ -372,7 +372,7 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
     EXPECT_TRUE(ended);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  std::thread end([&] {  // on a thread that has not lent them
+  std::thread end([&] {  // A thread that has not pinned the operands itself.
     ended = true;
     machine->take_back(node, accesses);
   });

@@ -82,7 +82,7 @@ TEST(ReplicaStates, I2NothingIsOwnedBesideAnother) {
     // Once it is lent, and once a copy into it has ended, there are two.
     EXPECT_NE(next_state(state, ReplicaEvent::share), static_cast<uint8_t>(ReplicaState::owned));
     EXPECT_NE(next_state(state, ReplicaEvent::fetch_end), static_cast<uint8_t>(ReplicaState::owned));
-    // Whoever writes is the owner after.
+    // A writer owns the block afterwards.
     if (const uint8_t after = next_state(state, ReplicaEvent::write); after != kIllegal) {
       EXPECT_EQ(after, static_cast<uint8_t>(ReplicaState::owned));
     }

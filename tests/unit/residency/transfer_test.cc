@@ -93,7 +93,7 @@ TEST_P(TransferTest, OthersCopyByWayOfTheHost) {
   machine->destroy(block);
 }
 
-// I5: a kernel must not overwrite what a copy still reads.
+// I5: a kernel must not overwrite memory that a copy still reads.
 TEST_P(TransferTest, AWriterWaitsForTheCopiesThatReadItsOperand) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);

@@ -109,8 +109,8 @@ TEST(Accelerator, FreeingPublishesNothingElse) {
   EXPECT_EQ(look(card, kept), 7);
 }
 
-// Who is given memory that a kernel wrote just before must wait for the compute queue, or the kernel comes
-// after.
+// A user of memory that a kernel wrote just before must wait for the compute queue, or the kernel's write
+// comes later.
 TEST(Accelerator, FreedMemoryIsStillItsKernels) {
   for (const bool wait : {true, false}) {
     Accelerator card(options(Visibility::late));
@@ -128,7 +128,7 @@ TEST(Accelerator, FreedMemoryIsStillItsKernels) {
   }
 }
 
-// As when two threads' kernels overlap: one computes in what the other had as scratch memory.
+// As when two threads' kernels overlap: one computes in memory that was the other's scratch memory.
 TEST(Accelerator, NothingIsPendingWhereAComputingKernelIsGivenMemory) {
   Accelerator card(options(Visibility::late));
   card.begin_kernel(kCompute);
@@ -164,7 +164,7 @@ TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
   EXPECT_EQ(look(card, data), 9);
 }
 
-// What is there already may be the right bytes by chance, or those of the last time.
+// The destination's old bytes may be right by chance, or left from the last copy.
 TEST(Accelerator, ACopysDestinationIsPoisonUntilItIsMade) {
   Accelerator card(options(Visibility::late));
   unsigned char* data = take(card);
@@ -238,7 +238,7 @@ TEST(Accelerator, TrimmedMemoryStaysMappedAndComesBackAsPoison) {
   unsigned char* data = take(card, 512 << 10);
   card.free(data);
   EXPECT_EQ(card.trim(), KiB(512));
-  data[3] = 1;  // what a late copy would do
+  data[3] = 1;  // A write as a late copy would make it.
   unsigned char* again = take(card, 512 << 10);
   EXPECT_EQ(again, data);
   EXPECT_EQ(again[3], kPoison);
@@ -304,7 +304,7 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
     card.copy(kIn, data, data + 64, 64, Direction::peer);
     EXPECT_DOUBLE_EQ(card.time(kIn), 11 + 0.25 + 0.1);
     EXPECT_DOUBLE_EQ(card.time(), 17);
-    // What the host has waited for has passed for all that it starts later, on any queue.
+    // An event that the host has waited for has passed for all later work, on any queue.
     EXPECT_TRUE(out->synchronize().ok());
     EXPECT_DOUBLE_EQ(time_of(card.copy(kIn, data, host, 64, Direction::in)), 17 + 2);
     EXPECT_EQ(card.copied(Direction::in), Bytes(704));

@@ -19,7 +19,7 @@ struct Buffers {
   }
   Event copy_in() { return card.copy(kIn, data, host, kSize, Direction::in); }
   Event copy_out() { return card.copy(kOut, host, data, kSize, Direction::out); }
-  // What a kernel reads.
+  // The byte that a kernel reads.
   int look_and_free() {
     const int seen = look(card, data);
     card.free(data);
@@ -31,7 +31,7 @@ struct Buffers {
   unsigned char host[kSize];
 };
 
-// Copies out what a kernel has written before, so that nothing but the copy is under way.
+// Copies out bytes that a finished kernel wrote, so that only the copy is under way.
 Event copy_out_of_done_kernel(Buffers& buffers) {
   fill(buffers.card, buffers.data, 7);
   buffers.card.synchronize();
@@ -100,7 +100,7 @@ const Rule kRules[] = {
     {"CopyInWaitsForWhatUsedItsMemoryBefore",
      [](Accelerator& card, Accelerator&, bool with) {
        Buffers buffers(card, 7);
-       fill(card, buffers.data, 1);  // its result is published after the copy, unless the copy waits for it
+       fill(card, buffers.data, 1);  // Publishes its result after the copy, unless the copy waits for it.
        if (with) card.wait(kIn, card.record(kCompute));
        finish(buffers.copy_in());
        return buffers.look_and_free();

@@ -163,7 +163,7 @@ TEST(Amd, ReadsLinks) {
       "card 4\n  bus 0000:04:00.0\n");
   const Snapshot now = snapshot(Wanted::links);
   ASSERT_EQ(now.cards.size(), 4u);
-  EXPECT_EQ(now.link(2, 1).path, Path::xgmi);  // by bus id the third card is the library's first
+  EXPECT_EQ(now.link(2, 1).path, Path::xgmi);  // By bus id the third GPU is the library's first.
   EXPECT_EQ(now.link(2, 0).path, Path::numa_node);
   EXPECT_EQ(now.link(1, 0).path, Path::machine);
   EXPECT_EQ(now.link(3, 0).path, Path::unknown);

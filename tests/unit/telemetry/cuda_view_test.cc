@@ -48,7 +48,7 @@ TEST(CudaView, OrdinalsAreCudasOwn) {
   environment.remove("CUDA_VISIBLE_DEVICES");
   const auto view = [] { return cuda_view(snapshot(Wanted::nothing)); };
   EXPECT_TRUE(holds_in_child([&] { return load_cuda(true) && view() == std::vector<std::string>{kB, kA}; }));
-  // What the variable says afterwards is not read.
+  // CUDA does not read the variable after its start.
   EXPECT_TRUE(holds_in_child([&] {
     environment.set("CUDA_VISIBLE_DEVICES", "1");
     const bool good = load_cuda(true);

@@ -1,5 +1,5 @@
-// A library that fails at random and answers nonsense: text without an end, huge counts, unknown errors.
-// Whatever it says, a snapshot keeps what snapshot.h promises.
+// A library that fails at random and answers nonsense: text without an end, huge counts, unknown errors. A
+// snapshot keeps the promises of snapshot.h for any answer.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -34,7 +34,7 @@ TEST(Telemetry, ReadsAllOfACard) {
   EXPECT_FALSE(card.mig);
   EXPECT_EQ(card.memory->total, GiB(140));
   EXPECT_EQ(card.memory->reserved, MiB(600));
-  // The library's own "used" counts what is reserved as well; ours does not.
+  // The library's own "used" includes reserved memory; ours does not.
   EXPECT_EQ(card.memory->used, GiB(3));
   EXPECT_EQ(card.memory->free, GiB(137) - MiB(600));
   EXPECT_FALSE(card.memory->unified);

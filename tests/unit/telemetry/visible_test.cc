@@ -88,7 +88,7 @@ TEST(Visible, ReadsUuids) {
       {"GPU-bb", "!2"},
       {"GPU-c,GPU-aa1", "!3 0"},
       {" GPU-c , GPU-b ", "!3 2"},
-      {"GPU-aa", "!"},  // of two cards
+      {"GPU-aa", "!"},  // The prefix fits two GPUs.
       {"GPU-c,GPU-aa,GPU-b", "!3"},
       {"GPU-", "!"},
       {"GPU", "!"},
@@ -106,7 +106,7 @@ TEST(Visible, ReadsUuids) {
   }
 }
 
-// Also where another name begins with it: what we hand out is read as what was meant.
+// A whole name means its device, even if another name begins with it.
 TEST(Visible, AWholeNameIsThatDevice) {
   Snapshot alike;
   alike.cards = {card("GPU-aa11", "01"), card("GPU-aa11-0", "02")};
@@ -179,7 +179,7 @@ TEST(Visible, ALostCardKeepsItsIndex) {
     EXPECT_EQ(shown(resolve_visible("2,1,3", "", now)), "!~2 3");
     EXPECT_EQ(shown(resolve_visible("1", "", now)), "!~");
   }
-  // CUDA does not count what this process may not open.
+  // CUDA does not count a GPU that this process may not open.
   now.lost[0].forbidden = true;
   EXPECT_EQ(shown(resolve_visible("1", "", now)), "!2");
 }

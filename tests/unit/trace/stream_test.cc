@@ -193,7 +193,7 @@ TEST(Stream, AThreadThatGoesOnKeepsItsRing) {
   EXPECT_EQ(read_all(stream.stop(), stream), (std::vector<Told>{freed(0), freed(1), freed(2)}));
 }
 
-// One that begins may get the ring of one that has just ended, and then writes behind what stands there.
+// A starting thread may get the ring of one that has just ended, and then appends to that ring's records.
 TEST(Stream, ThreadsThatComeAndGoAtOnceWriteInOrder) {
   constexpr int kThreads = 4000;
   Stream stream(8);
@@ -212,7 +212,8 @@ TEST(Stream, AThreadWritesWhileItEnds) {
   static Stream stream(8);
   struct Last {
     ~Last() {
-      std::thread([] { stream.freed(BlockId{99}); }).join();  // in the ring that this thread had
+      // The new thread writes into the ring that this thread had.
+      std::thread([] { stream.freed(BlockId{99}); }).join();
       for (uint64_t i = 0; i < 10; ++i) stream.freed(BlockId{100 + i});
     }
     uint64_t used = 0;
@@ -222,7 +223,8 @@ TEST(Stream, AThreadWritesWhileItEnds) {
   std::thread([] {
     static thread_local Last last;
     last.used = 1;
-    stream.freed(BlockId{last.used});  // from here on the thread has a ring, which goes before `last`
+    // From here on the thread has a ring, which is destroyed before `last`.
+    stream.freed(BlockId{last.used});
   }).join();
   for (uint64_t i = 0; i < 11; ++i) all.push_back(freed(99 + i));
   EXPECT_EQ(stream.rings(), 2u) << "it has another one now";
@@ -244,7 +246,7 @@ TEST(Stream, ARecordBeginsWithNothingOfTheOneBefore) {
   Stream stream(16);
   stream.start(100);
   for (uint64_t i = 0; i < 20; ++i) tell(stream, freed(i));
-  stream.start(100);  // in the middle of it
+  stream.start(100);  // Restarts the stream in the middle of a recording.
   tell(stream, freed(20));
   EXPECT_EQ(read_all(stream.stop(), stream), std::vector<Told>{freed(20)});
   tell(stream, freed(21));
@@ -266,10 +268,10 @@ TEST(Stream, NamesGoByTheirLetters) {
   EXPECT_EQ(stream.names(), (std::vector<std::string_view>{"", "aten::mm", "aten::bm"}));
 }
 
-// The child has copies of the rings, and of a mutex that another thread may have held. What its thread does
-// when it ends waits for nothing, and the parent's record goes on.
+// The child has copies of the rings, and of a mutex that another thread may have held. Its thread waits for
+// nothing when it ends, and the parent's record goes on.
 TEST(Stream, AChildOfForkEndsAndTheParentsRecordGoesOn) {
-  // Of the thread that forks: goes after what the stream keeps of a thread, and ends the child there.
+  // A thread-local of the forking thread: it is destroyed after the stream's own, and ends the child there.
   struct EndsTheChild {
     ~EndsTheChild() {
       if (getpid() != parent) _exit(thread_is_ending ? 0 : 1);
@@ -300,8 +302,8 @@ TEST(Stream, AChildOfForkEndsAndTheParentsRecordGoesOn) {
   EXPECT_EQ(std::count(all.begin(), all.end(), freed(2)), 20);
 }
 
-// Random events of threads that follow each other at random, in rings of all sizes: what is read is what
-// was written, in order, and the text says the same.
+// Random events of threads that follow each other at random, in rings of all sizes: a reader gets the written
+// events in order, and the text agrees.
 TEST(Stream, WhateverIsWrittenIsReadBack) {
   std::mt19937_64 random(11);
   const auto upto = [&random](uint64_t most) { return random() % (most + 1); };
