@@ -1,6 +1,6 @@
-// A library with the part of NVML's C interface that innkeeper calls, that says what its script says
-// (script.h). Like the real one: starts are counted, a start is good in its own process only (a child of
-// fork() must start again), a handle is good until the cards change, and calls are thread safe.
+// A library with the part of NVML's C interface that innkeeper calls; its script (script.h) decides the
+// answers. Like the real one it counts starts. A start is good in its own process only (a child of fork()
+// must start again), a handle is good until the GPUs change, and calls are thread safe.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -310,7 +310,7 @@ FAKE_API Code nvmlDeviceGetMemoryInfo_v2(nvml::Device handle, nvml::Memory2* mem
   if (memory->version != (40U | 2U << 24)) return nvml::kArgumentVersionMismatch;
   const auto& truth = call.device().memory;
   if (!truth) return nvml::kNotSupported;
-  // Some drivers count what they reserve as used here too; nobody may rely on either.
+  // Some drivers count their reserved memory as used here too; callers must rely on neither.
   *memory = {memory->version, truth->total, truth->reserved, truth->total - truth->reserved - truth->used,
              truth->used + truth->reserved};
   return call.answer(memory, sizeof *memory);

@@ -56,7 +56,7 @@ class FaultedProgram {
  private:
   struct Owned {
     Block* block;
-    Contents contents;  // empty if nobody wrote to it yet
+    Contents contents;  // Expected bytes; empty before the first write.
   };
 
   bool step(const Status& status) {

@@ -27,7 +27,7 @@ class Training {
     for (const Owned& owned : blocks_) machine_->destroy(owned.block);
   }
 
-  // Returns how many operators and requests failed. What depends on a result that is missing is left out.
+  // Returns the number of failed operators and requests. Skips the operators that depend on a missing result.
   int run(size_t steps) {
     failures_ = 0;
     if (blocks_.empty()) {
@@ -130,7 +130,7 @@ class Training {
 
   void fused_factories(size_t number) {
     const size_t activations =
-        blocks_.size();  // behind the batch: destroyed with the others if a test ends early
+        blocks_.size();  // Stored after the batch, and destroyed with the others if a test ends early.
     for (size_t layer = 0; layer < kLayers; ++layer) {
       const Owned& input = layer == 0 ? batch() : blocks_.back();
       blocks_.push_back(result(node(layer), input, weight(layer), 7));

@@ -1,4 +1,5 @@
-// A fuzzer's bytes, taken from the front. What is used up gives zeros, so that every input is one.
+// A fuzzer's bytes, taken from the front. An exhausted input gives zeros, so that all bytes are a valid
+// input.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// What NVML answers, through the real loader and the fake library (tests/fake_nvml): the bytes become its
-// script, a machine with cards in any state, and then its answers, of which some are theirs instead of the
-// machine's. So is AMD SMI, with one machine.
+// Answers of NVML through the real loader and the fake library (tests/fake_nvml). The bytes become its
+// script, a machine with GPUs in any state, and then its answers, of which some are theirs instead of the
+// machine's. AMD SMI gets the same, with one machine.
 //
-// Whatever is answered, a snapshot keeps its promises, and leasing gets no lost card and no byte that is not
-// free. Where nothing is answered wrongly every good card is there with its numbers, whatever the others are.
+// For any answers a snapshot keeps its promises, and leasing gets no lost GPU and no byte that is not free.
+// Where no answer is wrong every good GPU is there with its numbers, in any company.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -79,7 +79,7 @@ class Script {
   void line(const std::string& statement) { text_ += statement + "\n"; }
   struct Error {
     std::string function;
-    bool lost;  // it says that the card is lost
+    bool lost;  // The code reports a lost GPU.
   };
   Error error() {
     Error made{input_.one_of(kFunctions), false};
@@ -104,7 +104,7 @@ class Script {
   std::string watts() { return std::to_string(input_.number<uint32_t>() % 4'000'000); }  // fits as milliwatts
   std::string number() { return std::to_string(input_.number<uint32_t>()); }
 
-  // Gives what is free, where the three make sense.
+  // Returns the free bytes if the three numbers are consistent.
   std::optional<Bytes> memory() {
     const uint64_t total = bytes(), reserved = bytes(), used = bytes();
     line("memory " + std::to_string(total) + " " + std::to_string(reserved) + " " + std::to_string(used));

@@ -1,9 +1,9 @@
-// Lease records, and a lease folder full of files that the bytes make: live and dead leases, places in the
-// line, records that are torn, forged or noise, links, folders, pipes, drafts.
+// Lease records, and a lease directory full of files that the bytes make: live and dead leases, places in the
+// line, records that are torn, forged or noise, links, directories, pipes, drafts.
 //
-// A record: what is read keeps to the limits and can be written and read again; a change that is torn leaves
-// the old record or the new one. A folder: what is promised is what the live leases say, a grant never
-// exceeds what they leave, and what is dead or noise changes nothing for who asks.
+// A decoded record keeps to the limits and can be written and read again; a torn change leaves the old record
+// or the new one. In a directory the promised bytes are those of the live leases, a grant never exceeds the
+// rest, and dead files and noise change nothing for a request.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ constexpr Bytes kCapacity = Bytes(100);  // small, so that records that were mad
 // ---- One record
 
 bool same(const Record& a, const Record& b) {
-  const bool waits = a.kind == Kind::waiting;  // the others do not say what they wait for
+  const bool waits = a.kind == Kind::waiting;  // Only waiting records state the resources that they wait for.
   return a.kind == b.kind && a.revision == b.revision && a.claims == b.claims && a.exclusive == b.exclusive &&
          a.inside == b.inside &&
          (!waits || (a.count == b.count && a.each == b.each && a.allowed == b.allowed)) &&
@@ -58,13 +58,13 @@ void check_bytes(std::string_view file) {
   if (!record) return;
   check_record(*record);
   const Result<std::string> slot = encode(*record);
-  if (!slot.ok()) return;  // what was full to the brim has no room for what we add
+  if (!slot.ok()) return;  // A full record has no space for the added fields.
   IK_CHECK(slot.value().size() <= kSlotBytes);
   const std::optional<Record> again = decode(slot.value());
   IK_CHECK(again && same(*record, *again), "a record is read back as another");
 }
 
-// A body behind a right header, as anybody can write it.
+// A body after a right header, which any user can write.
 std::string forged(uint64_t revision, const std::string& body) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : body) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -130,7 +130,8 @@ class Scene {
     return folder;
   }
 
-  // What the live leases of a card are promised, and whether one has it alone, from what was put there.
+  // Bytes that the live leases on a GPU are promised, and whether one has the GPU alone; computed from the
+  // created files.
   struct Promised {
     Bytes bytes;
     bool taken = false;
@@ -278,7 +279,7 @@ class Scene {
   std::vector<int> held_;
 };
 
-// What a request gets: its claims as text, or the kind of refusal.
+// Outcome of a request: its claims as text, or the kind of refusal.
 std::string outcome(Arbiter& arbiter, const Request& request, const Machine& machine, const Scene& scene) {
   const Result<Lease> lease = arbiter.acquire(request, machine);
   if (!lease.ok()) {

@@ -1,5 +1,5 @@
-// Sizes, times, requests, arrays and sweeps: any text gives a value that makes sense, or one line that says
-// why not. Values are compared with arithmetic in 128 bits, and what can be written is read back the same.
+// Sizes, times, requests, arrays and sweeps: any text gives a value that makes sense, or a one-line reason.
+// The fuzzer compares values with 128-bit arithmetic, and a written value is read back unchanged.
 #include <algorithm>
 #include <set>
 

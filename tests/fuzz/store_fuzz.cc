@@ -123,7 +123,8 @@ void bind_value(sqlite3_stmt* statement, Input& input) {
   }
 }
 
-// Some values of rows are others', some rows are gone. What the schema refuses does not happen.
+// Replaces some values of rows by others' and removes some rows. Changes that the schema refuses do not
+// happen.
 void damage_rows(const FilledQueue& queue, Input& input) {
   sqlite3* file = nullptr;
   IK_CHECK(sqlite3_open(queue.folder().database().c_str(), &file) == SQLITE_OK);
@@ -176,7 +177,7 @@ void check_line(const JobLine& line) {
   IK_CHECK(fuzz::is_one_line(line.title), "a terminal would obey a title");
 }
 
-// What a runner does, and what everybody sees of it.
+// Actions of a runner, and their effects as every user sees them.
 class User {
  public:
   User(Store store, Input& input) : store_(std::move(store)), input_(input) {}
@@ -235,7 +236,7 @@ class User {
     ending.how = static_cast<How>(input_.byte() % 6);
     ending.code = input_.byte() % 3;
     switch (input_.byte() % 4) {
-      case 0: return;  // it runs on
+      case 0: return;  // The job runs on.
       case 1: check(store_.take_back(id, attempt)); return;
       case 2: check(store_.measured(id, attempt, GiB(1))); [[fallthrough]];
       default:

@@ -1,4 +1,4 @@
-"""The card that the tests of this folder run on, and where they write what they measured.
+"""The GPU of the tests of this directory, and the files of their measurements.
 
 INNKEEPER_GPU_TESTS=sim runs those that need no CUDA on a simulated card: that tries the tests, not a card.
 """
@@ -24,7 +24,7 @@ REAL = KIND == "cuda"
 # A card computes fast: a simulated one and the fake one (make cuda) take small models and few steps.
 FAST = REAL and "FAKE_CUDA_KERNELS" not in os.environ
 NODE = f"{KIND}:0"
-PLAIN = "cuda" if REAL else "cpu"  # where the same kernels run without Innkeeper
+PLAIN = "cuda" if REAL else "cpu"  # Device that runs the same kernels without Innkeeper.
 HAS_CARD = torch.version.cuda is not None and torch.cuda.is_available()
 
 
@@ -96,7 +96,7 @@ def run_python(script: str, timeout: float = 500, **environment: str) -> subproc
 
 
 def answer_of(script: str, timeout: float = 500, **environment: str) -> Any:
-    """What a script that must succeed prints last, as JSON."""
+    """Last line that a script prints, as JSON; the script must succeed."""
     done = run_python(script, timeout, **environment)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,7 +1,7 @@
-"""Tests that need a CUDA card: they train and allocate on `cuda:0` with a budget far below what it has.
+"""Tests that need a CUDA GPU: they train and allocate on `cuda:0` with a budget far below its memory.
 
-They run with `make gpu`, one process for all but what needs settings of its own. See card.py for trying them
-without a card.
+They run with `make gpu`, one process for all tests but those with settings of their own. See card.py for
+trying them without a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 import torch
 
 BUDGET = 256 * card.MIB
-os.environ["INNKEEPER_NODES"] = card.nodes(BUDGET)  # before anything imports innkeeper
+os.environ["INNKEEPER_NODES"] = card.nodes(BUDGET)  # Set before any import of innkeeper.
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,7 +17,7 @@ STEPS = 8
 
 
 def experiment(number: int, start: Barrier | None = None) -> tuple[list[float], str]:
-    """With dropout: the random stream is the experiment's, whoever runs beside it."""
+    """With dropout: the random stream is the experiment's, with any concurrent experiments."""
     with innkeeper.experiment(f"number {number}"):
         torch.managed.manual_seed(number)
         first = torch.Generator().manual_seed(number)

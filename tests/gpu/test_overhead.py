@@ -1,4 +1,4 @@
-"""What the managed device costs when everything fits: a training step beside one of plain tensors.
+"""Cost of the managed device when everything fits: a training step compared with one of plain tensors.
 
 Paired and interleaved in one process. A report: nothing here fails for being slow.
 """

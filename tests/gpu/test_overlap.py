@@ -1,4 +1,5 @@
-"""Copies run beside kernels: what both take together, beside the longer of the two alone in the same process.
+"""Copies run concurrently with kernels: the time of both, compared with the longer of the two alone in the
+same process.
 
 On a card by the clock on the wall; on a simulated one by the simulator's, which is a model and exact.
 """
@@ -17,23 +18,23 @@ from torch.profiler import ProfilerActivity, profile
 
 import torch
 
-SIDE = 8192 if FAST else 1024  # of the matrices that are multiplied
+SIDE = 8192 if FAST else 1024  # Side of the multiplied matrices.
 MOVED = (1024 if FAST else 16) * MIB
-# One behind the other takes twice as long as the longer alone, since there are as many kernels as take as
-# long as the copy. On a card the rest is for what a model does not have: kernels that the copy's traffic in
-# the card's memory slows down (a link has 2 to 5 % of its bandwidth), clocks that fall when both run, some
-# 20 us for starting each.
+# One after the other takes twice as long as the longer alone, since there are as many kernels as take as long
+# as the copy. On a GPU the rest is for effects that a model does not have: kernels that the copy's traffic in
+# the GPU's memory slows down (a link has 2 to 5 % of its bandwidth), clocks that fall when both run, some 20
+# us for starting each.
 MOST = 1.25 if REAL else 1.05
 TRIES = 5 if REAL else 1  # the best counts: others may use the machine
 
 STEPS = 4
 WARM_UP = 8  # steps, after which a plan is followed
 GPT = {"width": 1024, "layers": 8} if FAST else {"width": 256, "layers": 2}
-# A step at a share of its peak, beside the longest of its kernels, its copies in and its copies out. No way
-# takes as little: what is short of room at the end of a forward pass must be out by then, and comes back
-# after it.
+# A step at a share of its peak, compared with the longest of its kernels, its copies in and its copies out.
+# No schedule reaches that: blocks that do not fit at the end of a forward pass must be out by then, and come
+# back after it.
 MOST_OF_A_STEP = {0.9: 1.3, 0.7: 1.6, 0.5: 2.0}
-# Of what kernels and copies one after the other would take beyond the kernels.
+# Least hidden share of the time that copies would add if they ran after the kernels.
 LEAST_HIDDEN = 0.5
 
 

@@ -1,4 +1,4 @@
-// What the walk knows of a block: the bytes that must be in it, who holds it, and which steps are using it.
+// The walk's model of a block: the bytes that it must hold, its holders, and the steps that are using it.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class Requested {
   const ModelPtr model_;
 };
 
-// What the holder of an escaped tensor keeps when its block dies.
+// State that the holder of an escaped tensor keeps after its block has died.
 struct Detached {
   Memory memory;
   NodeId node;

@@ -13,7 +13,7 @@
 namespace innkeeper::test {
 
 enum class Verb : uint8_t {
-  create,      // a block that nobody wrote yet
+  create,      // A block without contents.
   make,        // a kernel's fresh result
   write,       // all of a block
   read,        // all of a block
@@ -25,7 +25,7 @@ enum class Verb : uint8_t {
   destroy,
   pin,
   unpin,
-  escape,  // somebody keeps a real tensor after the operator (I12)
+  escape,  // A holder keeps a real tensor after the operator (I12).
   let_go,
   resize,  // a kernel gives its operand other memory
   budget,
@@ -51,7 +51,7 @@ inline constexpr size_t kStepBytes = 8;
 using Program = std::vector<Step>;
 
 Program random_program(uint64_t seed, size_t steps);
-Program program_of(std::span<const unsigned char> bytes);  // what is left of the last step is ignored
+Program program_of(std::span<const unsigned char> bytes);  // Ignores the rest of an incomplete last step.
 std::string to_hex(const Program& program);
 std::vector<unsigned char> from_hex(const std::string& text);
 std::string to_string(const Program& program);  // a line for each step

@@ -97,7 +97,8 @@ class Walk {
          std::to_string(seen[at]) + ", not " + std::to_string(wanted[at]));
   }
 
-  // A request may fail for want of room where the machine is too small, or because somebody holds the block.
+  // A request may fail for want of free space where the machine is too small, or because a holder keeps the
+  // block.
   bool done(const Status& status, bool held = false) {
     if (status.ok()) return true;
     const Code code = status.code();
@@ -127,7 +128,7 @@ class Walk {
       count += (model->pinned ? 1 : 0) + (model->escaped_at != kNoNode ? 1 : 0);
     return count;
   }
-  // Writing elsewhere must wait until who holds it lets go.
+  // A write at another node must wait until the holder lets go.
   static bool held_elsewhere(const Model& model, NodeId node) {
     return model.escaped_at != kNoNode && model.escaped_at != node;
   }
@@ -210,7 +211,7 @@ class Walk {
     if (done(seen.status())) compare("block " + name_of(*model), seen.value(), model->contents);
   }
 
-  // out = out * 3 + the sum of the inputs; a block that nobody wrote counts as zeros.
+  // out = out * 3 + the sum of the inputs; a block without contents counts as zeros.
   void combine(const ModelPtr& out, const Step& step) {
     std::vector<ModelPtr> inputs;
     for (const uint8_t number : {step.source, step.other}) {
@@ -252,7 +253,7 @@ class Walk {
     if (memory.ok()) std::memset(memory.value().data(), 3, size);
   }
 
-  // What a kernel does with views: it reads a part of one block and writes a part of another, or of the same.
+  // A kernel on views: it reads a part of one block and writes a part of another, or of the same.
   void copy_range(const ModelPtr& out, const Step& step) {
     const ModelPtr in = chosen(step.source);
     const NodeId node = computing(step.node);
@@ -319,7 +320,7 @@ class Walk {
   }
 
   void escape(const ModelPtr& model, NodeId node) {
-    const Hold hold(model, {});  // alone: who else pins it would be taken for the holder
+    const Hold hold(model, {});  // Exclusive: another pin would be taken for the holder.
     if (!started(hold) || model->held() || held() + pinning_ >= kLongHeld || !model->written) return;
     if (model->contents.empty()) return;
     Access access{.block = model->block};
@@ -416,7 +417,7 @@ class Walk {
   // The device says that it is full although the budget is not. It may find that nothing can leave.
   void relieve(const Step& step) {
     const NodeId node = computing(step.node);
-    done(machine_->synchronize());  // what was asked for before is there, and takes no room later
+    done(machine_->synchronize());  // Lets earlier requests end, so that they take no space later.
     const Bytes before = machine_->used(node);
     const Status status = machine_->relieve(node, Bytes(1 + step.size % 4096));
     if (options_.lanes > 1 || !status.ok()) return;
@@ -475,7 +476,7 @@ class Walk {
   const WalkOptions options_;
   Machine machine_;
   std::vector<ModelPtr> blocks_;
-  std::map<Block*, NodeId> escaped_;  // who holds a real tensor, and where
+  std::map<Block*, NodeId> escaped_;  // Node of each real tensor that a holder keeps.
   std::vector<Detached> detached_;
   uint64_t versions_ = 0;
   size_t step_ = 0;

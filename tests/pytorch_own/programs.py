@@ -1,4 +1,4 @@
-"""What programs do on the CPU with PyTorch's parts that ask for an accelerator: printed, one line for each.
+"""Programs on the CPU that use PyTorch's parts for accelerators. Each prints one line.
 
 python tests/pytorch_own/programs.py [--with-innkeeper] [NAME ...]
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 LOADED = "--with-innkeeper" in sys.argv or os.environ.get("PYTORCH_OWN_LOADED") == "1"
 if LOADED:
-    os.environ["PYTORCH_OWN_LOADED"] = "1"  # for the processes that are started
+    os.environ["PYTORCH_OWN_LOADED"] = "1"  # Started processes read it.
     import innkeeper
 
 Program = Callable[[], Any]
@@ -258,7 +258,7 @@ TOGETHER = {
 def say(name: str, program: Program) -> None:
     try:
         result = repr(program())
-    except Exception as error:  # which is an outcome, too
+    except Exception as error:  # An exception is an outcome, too.
         result = f"{type(error).__name__}: {str(error).splitlines()[0]}"
     print(f"{name}: {result}", flush=True)
 

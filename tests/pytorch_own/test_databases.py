@@ -1,7 +1,7 @@
 """PyTorch's own databases of operators, modules and optimizers: see tests/compat/other_devices.py.
 
-What each test computes is noted as a digest of its bits, so that runs can be compared: on CPU tensors with
-the package and without, or on PYTORCH_OWN_DEVICE. Samples and modules are made on the CPU, and moved.
+Each test's results are noted as a digest of their bits, so that runs can be compared: on CPU tensors with the
+package and without, or on PYTORCH_OWN_DEVICE. Samples and modules are made on the CPU, and moved.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def tearDownModule() -> None:
 
 
 def moved(tree: Any) -> Any:
-    """A copy on the device, since samples share tensors among themselves; what is one tensor stays one."""
+    """A copy on the device. Samples share tensors among themselves; a tensor that occurs twice stays one."""
     made: dict[int, Tensor] = {}
 
     def move(x: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class TestDatabases(TestCase):
             if "foreach" in optim_info.supported_impls and "fused" not in sample.kwargs:
                 sample.kwargs.setdefault(
                     "foreach", False
-                )  # by default accelerators take lists, the CPU does not
+                )  # Accelerators take lists by default, the CPU does not.
             torch.manual_seed(0)
             model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).to(DEVICE)
             optimizer = optim_info.optim_cls(

@@ -44,7 +44,7 @@ class Bell {
   std::array<int, 2> ends_{};
 };
 
-// What this process does the first time it comes to a step of the protocol.
+// Action of this process at its first arrival at the step.
 std::string at_step;            // NOLINT(cert-err58-cpp)
 std::function<void()> do_once;  // NOLINT(cert-err58-cpp)
 
@@ -110,7 +110,8 @@ class LeaseKeptLockTest : public LeaseFixture {
     return child;
   }
   bool granted(const Request& request) { return arbiter_.acquire(request, machine_).ok(); }
-  // A child that holds what it was granted until the test ends; rings then. 3: it was refused.
+  // A child that keeps its granted lease until the test ends, and rings after the grant. Exit code 3: it was
+  // refused.
   pid_t holder(const Request& request, const Bell& has_it) {
     return as(kOther, [&] {
       const Result<Lease> lease = arbiter_.acquire(request, machine_);
@@ -192,7 +193,7 @@ TEST_F(LeaseKeptLockTest, WhoHasEndedStopsNobody) {
   EXPECT_TRUE(granted(share(GiB(60))));
 }
 
-#ifndef __SANITIZE_THREAD__  // which allows no threads in a forked child
+#ifndef __SANITIZE_THREAD__  // The thread sanitizer allows no threads in a forked child.
 TEST_F(LeaseKeptLockTest, WhoStartsThreadsAllTheTimeStopsNobody) {
   Bell kept;
   as(kKeeper, [&] {
@@ -246,7 +247,7 @@ TEST_F(LeaseKeptLockTest, OneThatComputesIsWaitedFor) {
   EXPECT_FALSE(granted(whole()));
 }
 
-// Two who override it at once: each has read what the other had not yet published.
+// Two processes override the lock at once: each has read the leases before the other published its own.
 TEST_F(LeaseKeptLockTest, TwoAtOnceAreNotGrantedTheSame) {
   keep(kKeeper);
   const Bell has_it;
@@ -275,7 +276,7 @@ TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
       return pause();
     });
     inside.wait();
-    at("unlocked", [&] { go_on.ring(); });  // this one has looked, and has drawn its conclusion
+    at("unlocked", [&] { go_on.ring(); });  // This process has read the leases and decided.
   });
   const bool both_refused = !granted(whole());
   EXPECT_TRUE(both_refused);
@@ -305,7 +306,9 @@ TEST_F(LeaseKeptLockTest, TheTimeCountsFromBeforeTheLock) {
   const pid_t slept = as(kOther, [&] {
     at("lock taken", [&] {
       inside.ring();
-      go_on.wait();  // until it has been overridden, by who has read the leases but not yet published
+      // Waits until another process, which has read the leases but not yet published, has overridden the
+      // lock.
+      go_on.wait();
       at("scanned", [] { std::this_thread::sleep_for(700ms); });
     });
     return granted(whole()) ? 0 : 3;
@@ -344,7 +347,7 @@ TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockDoesNotGrow) {
 TEST_F(LeaseKeptLockTest, DeadOnesAreLeftLying) {
   Lease lease = arbiter_.acquire(share(GiB(1)), machine_).value();
   const std::string file = path("l" + lease.id());
-  lease.leave();  // nobody holds it
+  lease.leave();  // No process holds its lock.
   keep(kKeeper);
   EXPECT_TRUE(granted(share(GiB(60))));
   EXPECT_EQ(access(file.c_str(), F_OK), 0);

@@ -1,12 +1,12 @@
-// Many processes ask for random leases and are killed at every named step of the protocol, and from outside
-// at any moment, while somebody sets the wall clock by up to 400 days. Never are more bytes promised than a
-// card has, no lease ends before its hour, nothing is left over, and nothing repairs anything.
+// Many processes request random leases while one sets the wall clock by up to 400 days. They are killed at
+// every named step of the protocol, and from outside at any moment. The arbiter never promises more bytes
+// than a GPU has, no lease ends before its hour, nothing is left over, and no process repairs anything.
 //
-// The judge knows nothing of lease files. Each worker writes what it was granted into shared memory, then
-// adds up what all have: of two who were promised the same bytes the one who wrote later sees both. A worker
-// takes its entry back before it releases, and before it kills itself; one that is killed from outside is
-// stopped first, and its entry taken back while it still holds its lease. So the sum is never more than what
-// is leased.
+// The judge knows nothing of lease files. Each worker writes its grant into shared memory, then adds up all
+// grants: of two workers that were promised the same bytes, the later one sees both. A worker takes its entry
+// back before it releases, and before it kills itself. The test stops a worker before it kills it from
+// outside, and takes its entry back while the worker still holds its lease. So the sum is never more than the
+// leased bytes.
 //
 // INNKEEPER_STORM_GRANTS and INNKEEPER_STORM_KILLS ask for a longer one (30000 and 300), INNKEEPER_SEED
 // replays a seed (processes still interleave as they like).
@@ -52,7 +52,7 @@ constexpr size_t kStepCount = std::size(kSteps);
 // In memory that all processes share.
 struct Shared {
   std::atomic<int64_t> units[kWorkers][kCards];
-  std::atomic<int64_t> clock_error_ns;  // of the machine's wall clock
+  std::atomic<int64_t> clock_error_ns;  // Error of the machine's wall clock, ns.
   std::atomic<uint64_t> jumps, renewed;
   std::atomic<uint64_t> grants, refusals, resized, waited, twice, errors;
   std::atomic<uint64_t> kills[kStepCount];
@@ -76,8 +76,8 @@ void choose_death(std::mt19937_64& fate) {
                                        [](const auto& a, const auto& b) { return a < b; });
   deadly_step = static_cast<int>(fate() % 2 == 0 ? static_cast<size_t>(fewest - std::begin(shared->kills))
                                                  : fate() % kStepCount);
-  // Few pass where dead files are removed: who had to pass there often would never die, and in the end all
-  // would be such.
+  // Few workers pass the steps that remove dead files: one that had to pass there often would never die, and
+  // in the end all workers would be such.
   const bool rare = std::string_view(kSteps[deadly_step]).find("reap") != std::string_view::npos;
   passes_left = static_cast<int>(fate() % (rare ? 2 : 30));
 }
@@ -161,7 +161,7 @@ class Worker {
     if (below(2) == 0) std::this_thread::sleep_for(std::chrono::microseconds(below(2000)));
     set_clock();
     if (request.expires_after && below(3) == 0 && arbiter_.renew(lease, 1h).ok()) ++shared->renewed;
-    if (!lease.intact()) ++shared->errors;  // somebody removed a live one
+    if (!lease.intact()) ++shared->errors;  // Another process removed a live lease.
     take_back(self);
     lease.release();
   }
@@ -236,7 +236,7 @@ class Storm {
             syscall(SYS_setuid, user) != 0)
           _exit(9);
       }
-      prctl(PR_SET_PDEATHSIG, SIGKILL);  // a storm that ends early leaves nobody behind
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // A storm that ends early leaves no worker behind.
       choose_death(fate);
       kill_point = &maybe_die;
       Worker(folder_.directory(), seed).run();

@@ -1,5 +1,5 @@
-// Blocks that pass between threads whose programs are followed, and die meanwhile: no planner orders what is
-// gone, and every read sees the model's bytes.
+// Blocks pass between threads with program trackers, and die meanwhile: no planner orders a dead block, and
+// every read sees the model's bytes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +19,7 @@ constexpr size_t kProgramBlocks = 10;  // blocks that a program goes round; some
 constexpr int kPasses = 400;
 
 struct Shared {
-  std::mutex mutex;  // what PyTorch asks of a program: nobody uses what dies (I8)
+  std::mutex mutex;  // Orders uses and ends, as PyTorch asks of a program (I8).
   Block* block = nullptr;
   uint64_t contents = 0;
 };
@@ -56,12 +56,12 @@ TEST(ProgramTrackersStress, BlocksPassFromThreadToThreadAndDie) {
   EXPECT_EQ(machine->block_count(), 0u);
 }
 
-// Threads whose long rounds are planned beside them, and who are interrupted, end, and leave plans that are
-// still being made, as the engine does at last.
+// Threads whose long periods are planned concurrently. They are interrupted, end, and leave plans that are
+// still being made, as the engine does in its destructor.
 TEST(ProgramTrackersStress, LongPeriodsArePlannedBesideTheProgram) {
-  constexpr size_t kLarge = 200;  // of 65 KiB: what is smaller stays
-  constexpr size_t kSmall = 10;   // operators on small ones behind each
-  constexpr int kMost = 100;      // rounds
+  constexpr size_t kLarge = 200;  // Blocks of 65 KiB; smaller blocks stay resident.
+  constexpr size_t kSmall = 10;   // Operators on small blocks after each large one.
+  constexpr int kMost = 100;      // Most periods per thread.
   const Watchdog watchdog(std::chrono::seconds(120));
   for (uint64_t seed = 0; seed < 2; ++seed) {
     Machine machine({.budget = MiB(20), .visibility = sim::Visibility::random, .seed = seed});

@@ -1,5 +1,5 @@
-// The runner is killed at random, and at each named step of what it and the supervisors do, while jobs come,
-// run and end, and while the wall clock is set by up to 400 days. Each job has run exactly once, or is
+// The test kills the runner at random, and at each named step of its work and of the supervisors', while jobs
+// come, run and end, and while the wall clock changes by up to 400 days. Each job has run exactly once, or is
 // reported as interrupted; none is lost, none ran twice, none is forgotten.
 //
 // The judge is outside the queue: each job adds its own line to a file, by one write.
@@ -75,7 +75,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
     if (folder.kill_runner()) {
       ++killed;
     } else {
-      ASSERT_TRUE(queue.ensure_runner().ok());  // it may have had nothing left to do
+      ASSERT_TRUE(queue.ensure_runner().ok());  // The runner may have ended for want of work.
     }
   }
   const auto lines = queue.wait(ids, kStormLimit);
@@ -132,7 +132,7 @@ TEST_P(RunnerStep, RunsOnce) {
   EXPECT_TRUE(step.was_reached());
 }
 
-// What a killed runner had begun to forget is forgotten by the next.
+// A killed runner had begun to prune; the next one completes the pruning.
 TEST(QueueStorm, KilledWhilePruning) {
   const QueueFolder folder;
   const std::string ran = (folder.outer() / "ran").string();
@@ -212,7 +212,7 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   EXPECT_EQ(count_lines(ran), (std::map<int, int>{{1, 1}, {2, 1}}));
 }
 
-// One that ignores SIGTERM is killed, and so is what it started.
+// A job that ignores SIGTERM is killed, and so are its children.
 TEST(QueueStorm, KilledAfterTheGrace) {
   const QueueFolder folder;
   Queue queue = folder.queue();
@@ -225,7 +225,7 @@ TEST(QueueStorm, KilledAfterTheGrace) {
   EXPECT_LE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(6 * spec.grace).count());
 }
 
-// --retry says that it may be run again, also when nobody knows how it ended.
+// --retry permits another run, even if the end of the first is unknown.
 TEST(QueueStorm, RetriesWhatWasInterrupted) {
   const QueueFolder folder;
   const DeadlyStep step(folder, "job ended");

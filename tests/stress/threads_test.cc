@@ -1,6 +1,7 @@
-// Many threads, small memory: each trains blocks of its own, reads blocks that all share, allocates results
-// and scratch memory inside its kernels, and meanwhile somebody prefetches, evicts and writes back. Nothing
-// may hang, no operator may fail (each alone would fit), the bytes must be right, and no node may exceed its
+// Many threads, small memory. Each trains blocks of its own, reads blocks that all share, and allocates
+// results and scratch memory inside its kernels; meanwhile another thread prefetches, evicts and writes back.
+// Nothing may hang, no operator may fail (each alone would fit), the bytes must be right, and no node may
+// exceed its budget.
 // budget.
 //
 // INNKEEPER_SEED replays a seed (threads still interleave as they like), INNKEEPER_STEPS sets steps for each
@@ -26,7 +27,7 @@ struct StressCase {
   size_t threads = 6;
   size_t private_blocks = 8;
   size_t shared_blocks = 8;
-  size_t size = 2000;  // of a block
+  size_t size = 2000;  // Bytes of a block.
   bool meddle = true;  // requests from outside meanwhile
 };
 

@@ -1,4 +1,4 @@
-// A snapshot's parts for tests that read what is visible.
+// Parts of a snapshot for tests of visible devices.
 #pragma once
 
 #include <string>

@@ -54,7 +54,7 @@ class DiskRig final : public CoreRig {
                   .value();
     device_->attach(Books::kDevice, &books());
   }
-  ~DiskRig() override { device_.reset(); }  // before what fails its calls
+  ~DiskRig() override { device_.reset(); }  // Destroys the device before the faulty disk that it calls.
   Bytes too_much() const override { return MiB(65); }
   void fail_next_copy() override { faults_.arm(1, static_cast<unsigned>(DiskFault::io_error)); }
 
@@ -103,7 +103,7 @@ class FaultyRig final : public SimRig {
     faulty_ = faulty.get();
     device_ = std::move(faulty);
   }
-  ~FaultyRig() override { device_.reset(); }  // before its plan
+  ~FaultyRig() override { device_.reset(); }  // Destroys the device before its fault plan.
   void fail_next_copy() override { faults_.arm(1, static_cast<unsigned>(Fault::copy)); }
   void lose() override { faulty_->lose(); }
 

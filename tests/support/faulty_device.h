@@ -20,7 +20,7 @@ namespace innkeeper::test {
 enum class Fault : uint16_t {
   allocation = 1,
   copy = 2,       // the copy is refused
-  late_copy = 4,  // of a disk: the copy is taken, never made, and its event fails
+  late_copy = 4,  // A disk's copy is accepted and never made, and its event fails.
   order = 8,      // record and wait
   event = 256,    // an event waited for by the host: the wait is over, and fails
 };
@@ -91,8 +91,8 @@ class StubbornEvent final : public EventState {
 
 class FaultyDevice final : public Device {
  public:
-  // `plan` may be null: nothing fails. Without `peers` nobody copies from another accelerator directly.
-  // `unseen`: an accelerator says that it works unseen.
+  // `plan` may be null: nothing fails. Without `peers` no device copies from another accelerator directly.
+  // `unseen`: the accelerator states that it works unseen.
   FaultyDevice(std::unique_ptr<Device> inner, FaultPlan* plan, bool peers, bool unseen = false)
       : Device(&gone_), inner_(std::move(inner)), plan_(plan), peers_(peers), unseen_(unseen) {}
 

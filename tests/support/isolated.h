@@ -16,11 +16,11 @@
 namespace innkeeper::test {
 
 struct Isolated {
-  std::string text;   // what the function returned
+  std::string text;   // Return value of the function.
   std::string ended;  // empty if it returned; else how the process ended
 };
 
-// Requires: the calling process has one thread. What the function prints is printed.
+// Requires: the calling process has one thread. The function's output is printed.
 inline Isolated run_isolated(const std::function<std::string()>& function, unsigned limit_s) {
   int ends[2];
   IK_CHECK(::pipe(ends) == 0);

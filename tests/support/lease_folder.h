@@ -34,7 +34,7 @@ class LeaseFolder {
 
 inline std::string card_name(int index) { return "GPU-" + std::to_string(1000 + index); }
 
-// Cards that nobody uses.
+// GPUs without any use.
 inline lease::Machine idle_machine(int cards, Bytes each = GiB(80)) {
   lease::Machine machine;
   for (int i = 0; i < cards; ++i) {

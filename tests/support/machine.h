@@ -1,8 +1,8 @@
 // A machine for tests of the engine: simulated accelerators over a host, perhaps a disk, and kernels on them.
 //
-// A kernel is a function over the operands' bytes, run as the torch layer runs one: turn, acquire,
-// begin_kernel, compute, end_kernel, release. On an accelerator what it writes is hidden until somebody is
-// entitled to see it, so a wait that the engine forgets shows as poison (sim/accelerator.h).
+// A kernel is a function over the operands' bytes, run as the torch layer runs one: admission, acquire,
+// begin_kernel, compute, end_kernel, release. On an accelerator the simulator hides a kernel's writes until a
+// reader is entitled to see them, so a wait that the engine forgets shows as poison (sim/accelerator.h).
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ inline constexpr size_t kSize = 4096;  // Bytes of a block, where a test has no 
 
 struct MachineOptions {
   size_t accelerators = 1;
-  Bytes budget = KiB(64);  // of each accelerator
+  Bytes budget = KiB(64);  // Budget of each accelerator.
   Bytes host_budget = MiB(16);
   std::optional<Bytes> disk_budget = std::nullopt;
   sim::Visibility visibility = sim::Visibility::late;
@@ -123,7 +123,7 @@ class Machine {
                [&](auto operands) { std::copy(contents.begin(), contents.end(), operands[0].begin()); });
   }
 
-  // What a kernel at `node` sees.
+  // The bytes that a kernel at `node` sees.
   Result<Contents> read(Block& block, NodeId node) {
     Contents seen;
     IK_RETURN_IF_ERROR(run(node, {{.block = &block}},

@@ -1,4 +1,4 @@
-// A planner without an engine, for tests: blocks that are only names, and what it orders.
+// A planner without an engine, for tests: blocks are only names, and orders are only counted.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Fixtures for tests of the queue: a queue of the test's own, and what most tests do with it.
+// Fixtures for tests of the queue: a queue of the test's own, and the actions that most tests need.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@
 
 namespace innkeeper::test {
 
-// What the test cannot go on without.
+// The value of a result that the test cannot go on without; aborts on an error.
 template <class T>
 T good(Result<T> result) {
   IK_CHECK(result.ok(), result.status().message());
@@ -65,7 +65,7 @@ class QueueFolder {
     }
     for (int i = 0; i < 500 && rest.runner_alive(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    // Whoever is late, or waits for a test that is over, would make the folder again: watchers and
+    // A late process, or one that waits for a test that is over, would make the directory again: watchers and
     // supervisors start runners.
     // A process in the middle of exec() shows no words, so one look that finds none is not enough.
     for (int clean = 0; clean < 3;) {
@@ -92,7 +92,7 @@ class QueueFolder {
   }
 
  private:
-  // How many there were of `queue_runner FOLDER` and what it became by forking.
+  // Number of processes of `queue_runner DIRECTORY`, with their forks.
   int kill_processes() const {
     const std::string words = queue_runner().words.at(0) + '\0' + path().string() + '\0';
     int count = 0;

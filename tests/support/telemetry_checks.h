@@ -1,4 +1,4 @@
-// What tests of telemetry check alike for each vendor's library.
+// Checks that the telemetry tests of all vendors' libraries share.
 #pragma once
 
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ inline std::string uuids(const Snapshot& now) {
 struct StartFailure {
   const char* script;  // Lines of the fake library's script that make it fail.
   Trouble trouble;
-  const char* text;  // A part of what the snapshot says.
+  const char* text;  // A part of the snapshot's text.
 };
 
 // Checks that each failure is said in one line, and that nothing is kept of it once it is cured.

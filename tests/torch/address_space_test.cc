@@ -151,8 +151,8 @@ TEST(AddressSpace, ThreadsGetRangesOfTheirOwn) {
   EXPECT_EQ(space.live(), owners.size() * 1024);
 }
 
-// In a process with little address space: what fails says how much, and different sizes can follow each
-// other.
+// In a process with little address space a failing allocation states its size, and allocations of different
+// sizes can follow each other.
 void use_up_addresses() {
   std::ifstream status("/proc/self/statm");
   size_t pages = 0;

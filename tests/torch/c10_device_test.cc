@@ -1,4 +1,4 @@
-// A device through c10's interfaces: what PyTorch throws becomes a Status that says something.
+// A device through c10's interfaces: an exception of PyTorch becomes a Status with its message.
 #include "torch/accelerator/c10_device.h"
 
 #include <c10/core/Allocator.h>

@@ -1,5 +1,6 @@
 // A program that works on a stream of its own: managed operators stay in order with it, on the compute queue.
-// The simulator hides what a kernel wrote until somebody waits for its queue, so a missing order is poison.
+// The simulator hides a kernel's writes until a thread waits for its queue, so a missing order shows as
+// poison.
 #include "torch/accelerator/compute_queue.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// What c10 shows of an accelerator keeps what device_api.h promises, and so does the host of a process with
-// PyTorch. The accelerator is simulated; in a build with CUDA, the cards that the runtime has as well.
+// c10's view of an accelerator keeps the promises of device_api.h, and so does the host of a process with
+// PyTorch. The accelerator is simulated; in a build with CUDA, the runtime's GPUs are tested as well.
 #include "support/device_contract.h"
 
 #include <ATen/ATen.h>

@@ -65,7 +65,7 @@ TEST_F(Probe, LeavesOutWhatItIsNotToMeasure) {
   EXPECT_GT(found.bytes, 0);
 }
 
-// What does not fit is not measured; the rest is.
+// The probe skips a measurement that does not fit, and makes the others.
 TEST_F(Probe, SurvivesAFullDevice) {
   const cost::Measured found = measured(install(std::nullopt, MiB(64)), GiB(1));
   EXPECT_EQ(found.flops, 0);

@@ -1,4 +1,5 @@
-// What the other backend's thread may not do with a collective that went through ours (process_group.h).
+// Actions that the other backend's thread must not take on a collective that went through ours
+// (process_group.h).
 #include "torch/distributed/process_group.h"
 
 #include <ATen/ATen.h>

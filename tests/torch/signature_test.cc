@@ -66,7 +66,7 @@ TEST(Signature, facts_that_are_not_in_the_arguments) {
 }
 
 TEST(RegisterOps, composites_are_kept_whole_and_gradients_stay) {
-  const auto ops = ops_to_register(c10::DispatchKey::PrivateUse2);  // whose kernels nobody has registered
+  const auto ops = ops_to_register(c10::DispatchKey::PrivateUse2);  // A key without registered kernels.
   const auto has = [&](const char* name, const char* overload = "") {
     return std::any_of(ops.begin(), ops.end(), [&](const c10::OperatorHandle& op) {
       return op.operator_name() == c10::OperatorName(name, overload);
@@ -75,7 +75,7 @@ TEST(RegisterOps, composites_are_kept_whole_and_gradients_stay) {
   EXPECT_TRUE(has("aten::cumsum"));
   EXPECT_TRUE(has("aten::norm", "Scalar"));
   EXPECT_TRUE(has("aten::native_batch_norm"));
-  // The device's own kernels are there since the library was loaded; what has one is left alone.
+  // The device's own kernels exist since the library was loaded; an operator with a kernel is skipped.
   EXPECT_TRUE(ops_to_register(c10::DispatchKey::PrivateUse1).empty());
   for (const auto& [name, overload] :
        {std::pair("aten::mm", ""), std::pair("aten::add", "Tensor"), std::pair("aten::_softmax", ""),

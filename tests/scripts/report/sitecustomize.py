@@ -1,4 +1,4 @@
-"""Writes what innkeeper.stats() says at the end of a script to the file that INNKEEPER_TEST_STATS names."""
+"""Writes innkeeper.stats() at the end of a script to the file that INNKEEPER_TEST_STATS names."""
 
 import atexit
 import json

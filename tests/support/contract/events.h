@@ -130,7 +130,7 @@ inline void others_failures_are_told(Trial& t) {
     const Status status = t.device().wait(queue, failed);
     t.expect(status.code() == Code::io_error && status.message() == "the disk is gone", "as they were told");
   }
-  t.give_back(t.take(kSize), {failed});  // it is over, in vain
+  t.give_back(t.take(kSize), {failed});  // The event is over: its work failed.
 }
 
 }  // namespace innkeeper::test::contract

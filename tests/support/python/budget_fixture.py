@@ -1,4 +1,4 @@
-"""Fixtures and helpers of the tests that need nodes too small for what they do."""
+"""Fixtures and helpers of tests whose working set exceeds their nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def squeeze() -> Iterator[Squeeze]:
 
 
 def flood(nbytes: int, pieces: int = 8) -> float:
-    """Allocates and writes so many bytes of other tensors, so that what is not in use has to leave."""
+    """Allocates and writes so many bytes of other tensors, so that unused tensors have to leave."""
     others = [torch.full((nbytes // pieces // 4,), float(n), device="managed") for n in range(pieces)]
     return sum(x.sum().item() for x in others)
 

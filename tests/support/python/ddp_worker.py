@@ -1,4 +1,4 @@
-"""A process of a group, for test_distributed.py: runs the case named, prints what it found."""
+"""A process of a group, for test_distributed.py: runs the case named, prints its results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numbers(n: int, start: float = 0.0) -> torch.Tensor:
 
 
 def collectives() -> Any:
-    """What each collective gives, in an order that does not depend on the device."""
+    """Results of each collective, in an order that does not depend on the device."""
     found: dict[str, Any] = {}
     x = numbers(5, RANK)
     dist.all_reduce(x)
@@ -78,12 +78,12 @@ def collectives() -> Any:
     found["recv"] = x.tolist()
     x = numbers(3, RANK)
     work = dist.all_reduce(x, async_op=True)
-    y = x + 1  # on the managed device this waits; on the CPU whoever does it is to blame
+    y = x + 1  # The managed device waits here; on the CPU the program must wait first.
     work.wait()
     assert DEVICE == "cpu" or y.equal(x + 1)
     found["async"] = x.tolist()
     dist.barrier()
-    dist.barrier(device_ids=[RANK])  # as libraries write it
+    dist.barrier(device_ids=[RANK])  # Libraries pass the device so.
     objects = [{"rank": RANK}]
     dist.broadcast_object_list(objects)
     found["objects"] = objects
@@ -157,7 +157,7 @@ def sync_batch_norm() -> Any:
 
 
 def all_gather_of_other_shapes() -> Any:
-    """What NCCL takes: the output's shape need not begin with the number of processes."""
+    """NCCL accepts this: the output's shape need not begin with the number of processes."""
     mine = torch.full((1, 3), RANK + 1.0).to(DEVICE)
     all_of_it = torch.zeros(1, 3 * dist.get_world_size()).to(DEVICE)
     dist.all_gather_into_tensor(all_of_it, mine)
@@ -265,9 +265,10 @@ def main() -> None:
     evictions = innkeeper.stats()["evictions"]
     dist.destroy_process_group()
     line = json.dumps({"rank": RANK, "found": found, "evictions": evictions}) + "\n"
-    os.write(sys.stdout.fileno(), line.encode())  # at once: others write there too
-    if DEVICE == "cpu" or case == "overlap":  # whose hook gives Python's objects to Gloo's threads
-        os._exit(0)  # past a bug of Gloo's threads: github.com/pytorch/pytorch/issues/190489
+    os.write(sys.stdout.fileno(), line.encode())  # One write: other processes print to the same pipe.
+    # The hook of `overlap` gives Python's objects to Gloo's threads.
+    if DEVICE == "cpu" or case == "overlap":
+        os._exit(0)  # Skips a bug of Gloo's threads: github.com/pytorch/pytorch/issues/190489.
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ KINDS = {"allocation": 1, "copy": 2, "kernel": 4, "late kernel": 8, "event": 16}
 
 @dataclass
 class Training:
-    """What a step changes, and the step."""
+    """A training step, and the tensors that it changes."""
 
     step: Callable[[], None]
     tensors: list[Tensor]  # parameters, buffers and the optimizer's state
@@ -155,7 +155,7 @@ class Injected:
         return _C.injected_faults()[0]
 
     def tells(self, error: Exception) -> bool:
-        """Whether the error says what happened."""
+        """Whether the error's message names the injected fault."""
         return "injected: " in str(error)
 
 

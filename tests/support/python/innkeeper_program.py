@@ -63,7 +63,7 @@ AMD = [f"GPU-{letter * 16}" for letter in "ab"]
 
 
 def visible(environment: str) -> list[str]:
-    """What an environment, as env prints it, says of visible cards."""
+    """The visible GPUs according to an environment as env prints it."""
     lines = (line.split("=", 1) for line in environment.splitlines() if "_VISIBLE_DEVICES=" in line)
     return sorted(f"{name.split('_')[0]} {value}" for name, value in lines)
 
@@ -86,7 +86,8 @@ def had_runner(folder: Path) -> bool:
 
 
 def kill_runners(folder: Path) -> None:
-    """Kills what runs queues below this folder: runners and supervisors that come late make files again."""
+    """Kills the processes that run queues below this directory: late runners and supervisors make files
+    again."""
     while found := runners_below(folder):
         for pid in found:
             with contextlib.suppress(OSError):
@@ -142,7 +143,7 @@ class Machine:
         return self.command(PROGRAM, *words, env=self.env | (env or {}))
 
     def ok(self, *words: str, env: dict[str, str] | None = None) -> str:
-        """What it prints when it succeeds."""
+        """Output of the program, which must succeed."""
         done = self.run(*words, env=env)
         assert done.returncode == 0, (words, done.returncode, done.stderr)
         assert done.stderr == "", done.stderr
@@ -153,7 +154,7 @@ class Machine:
         return run_command(*words, **({"env": self.env} | options))
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        """Starts it; it is killed when the test ends, and what it started in its session."""
+        """Starts the program; when the test ends, it is killed with the processes of its session."""
         process = subprocess.Popen(
             ["innkeeper", *words],
             executable=PROGRAM,
@@ -174,7 +175,7 @@ class Machine:
                 with contextlib.suppress(OSError):
                     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
                     below.extend(map(int, children))
-            found[:] = below[2:3]  # behind run and the keeper
+            found[:] = below[2:3]  # The first two are run and the keeper.
             return bool(found) and b"innkeeper" not in Path(f"/proc/{found[0]}/cmdline").read_bytes()
 
         wait_until(begun)
@@ -195,7 +196,7 @@ class Machine:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-        for file in self.files():  # ends what holds leases in the background
+        for file in self.files():  # Ends the background processes that hold leases.
             (self.leases / file).unlink(missing_ok=True)
         kill_runners(self.folder)
 

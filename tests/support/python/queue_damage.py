@@ -1,4 +1,4 @@
-"""A queue whose database a test damages, and what the program says of it."""
+"""A queue whose database a test damages, and the program's messages about it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def put_back(jobs: Jobs, database: bytes) -> None:
 
 
 def listed(jobs: Jobs) -> tuple[dict[int, str], str]:
-    """The jobs' states by id, and what is said on standard error."""
+    """The jobs' states by id, and the text on standard error."""
     done = jobs.machine.run("queue", "list", "--all", "--json")
     assert done.returncode == 0, done.stderr
     return {job["id"]: job["state"] for job in json.loads(done.stdout)["jobs"]}, done.stderr

@@ -1,4 +1,4 @@
-"""Code that runs on three simulated GPUs as a program made for CUDA, with short words for what it checks."""
+"""Code that runs on three simulated GPUs as a program made for CUDA, with short helper names for checks."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Tiers of tests: the markers that a test has, the tests that a run selects, and two checks of the markers.
 
-A marker says what a test needs. It follows from the fixtures that the test uses (MARKER_OF). Only `network`,
+A marker states a test's needs. It follows from the fixtures that the test uses (MARKER_OF). Only `network`,
 `slow`, `verify` and `nightly` are written at the test. `--tier NAME` selects tests by TIERS.
 
 Two checks hold for every test of tests/python and tests/cli:
 
-1. A test that starts a process has a marker that says so (STARTERS).
+1. A test that starts a process has a marker that states it (STARTERS).
    A test module that starts a process when it is imported fails. The check does not see processes that
    bypass Python's audit events, for example a libc call through ctypes.
 2. The call of a test that the tier `check` selects takes at most LIMIT_S seconds. The time that the test's
@@ -71,12 +71,12 @@ EVENTS.add(WORKER)
 
 @dataclass
 class Running:
-    """What is known of the test that runs. An interpreter runs one test at a time."""
+    """State of the running test. An interpreter runs one test at a time."""
 
     started: list[str] = field(default_factory=list)
     """The programs of the processes that the test started since the last check, in order."""
     checks: list[Callable[[], str]] = field(default_factory=list)
-    """What fixtures look at when the call has ended: each returns a complaint, or nothing."""
+    """Checks of fixtures at the end of the call: each returns a complaint, or nothing."""
     seconds: float = 0.0
     """How long the call took, less the time that its thread waited for a processor."""
 
@@ -104,7 +104,7 @@ class Watch:
         sys.addaudithook(self.audit)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Notes what an audit event starts."""
+        """Records the program that an audit event starts."""
         if event not in EVENTS:
             return
         if self.module is not None and is_test_code(asked_by(), self.module):
@@ -159,7 +159,7 @@ def waited_for_processor() -> float:
 
 
 def process_complaint(item: pytest.Item, test: Running, markers: set[str]) -> str:
-    """What is wrong with the markers of a test for the processes that it started."""
+    """Complaint about a test whose markers do not cover the processes that it started."""
     programs = sorted({Path(program).name for program in test.started})
     test.started.clear()
     if programs and not markers & STARTERS:
@@ -177,7 +177,7 @@ def process_complaint(item: pytest.Item, test: Running, markers: set[str]) -> st
 
 
 def call_complaint(item: pytest.Item, test: Running, markers: set[str]) -> str:
-    """What else is wrong with a test whose call has ended."""
+    """Other complaints about a test whose call has ended."""
     if test.seconds > LIMIT_S and not markers.intersection(COSTLY):
         return (
             f"{item.nodeid} took {test.seconds:.1f} s of its own. A test of the tier `check` may take "
@@ -224,7 +224,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.markexpr = " and ".join(f"({part})" for part in (tier, asked) if part)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
+@pytest.hookimpl(tryfirst=True)  # Runs before pytest selects by markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in set(getattr(item, "fixturenames", ())) & set(MARKER_OF):

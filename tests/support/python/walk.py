@@ -32,7 +32,7 @@ import torch
 
 KiB = 1 << 10
 SHRINK_SECONDS = 60
-LEAST_BUDGET = 512 * KiB  # what the largest operator needs, beside pins
+LEAST_BUDGET = 512 * KiB  # Memory of the largest operator, without pins.
 
 Move = tuple[int, str, int, int, int]  # thread, step, numbers
 
@@ -72,12 +72,12 @@ def change_budget(a: int, b: int) -> None:
     node = nodes[a % len(nodes)]
     if node.kind != "disk":
         lowest = min(LEAST_BUDGET if node.kind in ("sim", "cuda") else 1 << 20, node.capacity)
-        with contextlib.suppress(torch.OutOfMemoryError):  # pins and what runs may not fit
+        with contextlib.suppress(torch.OutOfMemoryError):  # Pins and running operators may not fit.
             innkeeper.manager().set_budget(node.name, lowest + b * 16 % (node.capacity - lowest + 1))
 
 
 def run(program: Program) -> str | None:
-    """Runs it; returns what went wrong, or None."""
+    """Runs the program; returns the first failure, or None."""
     os.environ["INNKEEPER_SIM"], os.environ["INNKEEPER_STRESS"] = program.sim, program.stress
     gc.collect()
     innkeeper.configure(here(program.nodes))
@@ -121,7 +121,7 @@ def run(program: Program) -> str | None:
         try:
             for pair in shared:
                 compare(pair)
-            pair = None  # or it would be left behind
+            pair = None  # The last pair would otherwise outlive the loop.
             shared.clear()
             gc.collect()
             check_empty()

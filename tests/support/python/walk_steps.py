@@ -1,7 +1,7 @@
 """The steps of the random walk (walk.py): each does the same to managed tensors and to plain ones.
 
-A step is a name and three numbers, which it reads modulo what there is. So any part of a program is a
-program, and a failing one can be shrunk by leaving steps out.
+A step is a name and three numbers, which it reads modulo the number of candidates. So any part of a program
+is a program, and a failing one can be shrunk by leaving steps out.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Pair:
 
 @dataclass
 class Worker:
-    """One thread's tensors, beside shared ones that nobody writes."""
+    """One thread's tensors, and shared ones that no thread writes."""
 
     shared: list[Pair]
-    nodes: list[str]  # where a tensor may be sent
+    nodes: list[str]  # Names of nodes to which a tensor may be sent.
     pairs: list[Pair] = field(default_factory=list)
 
     def own(self, n: int) -> Pair:
@@ -176,7 +176,7 @@ def view(w: Worker, a: int, b: int, c: int) -> None:
 
 
 def settle() -> None:
-    """What a program for CUDA does before it touches memory of a copy that need not wait."""
+    """Synchronizes as a program for CUDA does before it touches memory of a non-blocking copy."""
     if KIND != "sim":
         torch.managed.synchronize()
 
@@ -312,7 +312,7 @@ def through_the_cpu(w: Worker, a: int, b: int, c: int) -> None:
     w.add(carried.to("managed", non_blocking=b % 2 == 0), pair.plain.to("cpu", copy=True))
     settle()
     if carried.numel() and 0 not in carried.stride():
-        carried.zero_()  # after a copy that need not wait
+        carried.zero_()  # A managed non-blocking copy has read its source by now.
 
 
 @step(2)
@@ -321,7 +321,7 @@ def resize(w: Worker, a: int, b: int, c: int) -> None:
         old = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
         x.resize_(b % MOST_ELEMENTS)
         if x.numel() > old:
-            x[max(old, 0) :].fill_(7)  # what was not there has no contents to compare
+            x[max(old, 0) :].fill_(7)  # New elements have no contents to compare.
         return x
 
     pair = w.own(c)
