@@ -1,4 +1,4 @@
-"""calibrate: what it measures, keeps and refuses. Links are those of a fake CUDA driver."""
+"""calibrate: its measurements, its stored figures and its refusals. Links are those of a fake CUDA driver."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_figures_that_are_none(machine: Machine, text: str):
 
 
 def put_rates(machine: Machine, name: str, **changes: str) -> Path:
-    """What a program has measured of a GPU."""
+    """Writes the rates that a program has measured of a GPU."""
     rates = {
         "version": "1", "uuid": name, "name": "A GPU", "driver": "13000", "pytorch": "2.11.0",
         "link": "6.3e10", "time": "1700000000", "shared": "no", "slowed": "no", "precision": "bf16",
@@ -95,7 +95,7 @@ def links(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
     """Figures of a machine that has the fake CUDA driver, with no lease left."""
     driver = {
         "LD_LIBRARY_PATH": str(FAKE.parent),
-        "INNKEEPER_FAKE_CUDA": f"{uuid(1)},{uuid(0)}",  # in an order of its own
+        "INNKEEPER_FAKE_CUDA": f"{uuid(1)},{uuid(0)}",  # An order that differs from the library's.
     }
     words = ("calibrate", "--json", "--size", "16MiB", "--disk", str(machine.folder), "--python", "true")
     figures = json.loads(machine.ok(*words, env=driver | env))
@@ -107,7 +107,7 @@ def rates(figures: dict) -> dict[tuple[str, str], float]:  # type: ignore[type-a
     return {(link["from"], link["to"]): link["rate"] for link in figures["links"]}
 
 
-# What the fake driver's copies take: these seconds, and this many bytes a second.
+# Duration of the fake driver's copies: these seconds, and this many bytes a second.
 LATENCY, IN, OUT, PEER, BY_HOST = 10e-6, 50e9, 40e9, 200e9, 20e9
 
 
@@ -184,7 +184,7 @@ def test_a_card_that_cuda_does_not_show(machine: Machine):
     ],
 )
 def test_a_driver_that_fails_costs_the_links_alone(machine: Machine, function: str):
-    # The fake says on standard error what was not given back; links() refuses that.
+    # The fake reports unreleased memory on standard error; links() refuses that.
     figures = links(machine, INNKEEPER_FAKE_CUDA_ERROR=f"{function} 2", INNKEEPER_FAKE_CUDA_PEERS="1")
     assert figures["links"] == [] and figures["host"]["copy_one_thread"] > 0
     (why,) = figures["links_left_out"]

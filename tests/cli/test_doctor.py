@@ -128,7 +128,7 @@ def test_an_mps_daemon_gives_other_numbers(machine: Machine):
 
 
 def test_a_container_that_does_not_share_the_folder(machine: Machine, tmp_path: Path):
-    """What is mounted is tried in test_namespaces.py."""
+    """test_namespaces.py tries mounted directories."""
     for folder in (machine.folder, tmp_path):
         if folder.stat().st_dev != Path("/").stat().st_dev:
             continue
@@ -138,7 +138,7 @@ def test_a_container_that_does_not_share_the_folder(machine: Machine, tmp_path: 
 
 
 def test_protected_regular_is_told_where_it_is_on(machine: Machine):
-    setting = Path("/proc/sys/fs/protected_regular")  # since Linux 4.19
+    setting = Path("/proc/sys/fs/protected_regular")  # Exists since Linux 4.19.
     value = int(setting.read_text()) if setting.exists() else 0
     found = findings(machine, 0)
     assert ("protected-regular" in found) == (value > 0)
@@ -151,7 +151,7 @@ def test_files_of_dead_leases_are_counted(machine: Machine):
     for i in range(101):
         (machine.leases / f"l{i:016x}").write_text("nobody holds this")
     assert findings(machine, 0)["stale-files"]["grade"] == "hint"
-    machine.ok("pick")  # which removes them
+    machine.ok("pick")  # Removes the stale files.
     assert findings(machine, 0)["stale-files"]["what"].startswith("0 ")
 
 

@@ -1,4 +1,4 @@
-"""What other people wrote, or one's own slips, on the terminal: printed, never obeyed."""
+"""Text of other users, or mistyped text, on the terminal: printed, never obeyed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ time.sleep(60)
 
 
 def assert_plain(text: str) -> None:
-    """No character that a terminal obeys, or that turns the order of what it shows."""
+    """No character that a terminal obeys, or that reverses the order of displayed text."""
     bad = [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
     assert not bad, repr(text)
 

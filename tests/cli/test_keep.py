@@ -81,10 +81,10 @@ def test_the_lease_stays_while_a_worker_lives(
     job = start(how)
     gone = [getattr(job, name) for name in killed.split()]
     for pid in gone:
-        with contextlib.suppress(ProcessLookupError):  # who kills `run` has the keeper kill the launcher
+        with contextlib.suppress(ProcessLookupError):  # The keeper kills the launcher after `run` was killed.
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(map(alive, gone)))
-    if "run" in killed:  # as a kill of the command itself
+    if "run" in killed:  # Like a kill of the command itself.
         wait_until(lambda: not alive(job.launcher))
     assert all(map(alive, job.workers))
     time.sleep(0.3)
@@ -297,7 +297,8 @@ def test_a_terminals_keys_and_job_control(machine: Machine, terminal: Terminal):
     assert "interrupted" not in text
     terminal.type("\x1a")
     terminal.expect(r"\$ $")
-    terminal.type("bg\n")  # it reads, so it stops again, which the shell tells before its next prompt
+    # The program reads, so it stops again; the shell reports that before its next prompt.
+    terminal.type("bg\n")
     terminal.expect(r"\$ $")
     time.sleep(0.5)
     terminal.type("\n")
@@ -326,7 +327,7 @@ def test_an_interrupt_ends_a_shells_loop(terminal: Terminal):
 
 
 def test_what_is_open_is_the_commands_alone(machine: Machine):
-    """Neither a pipe's end nor a lock waits for what keeps the lease."""
+    """The process that keeps the lease holds open neither a pipe's end nor a lock."""
     lock = machine.folder / "lock"
     script = f"exec 9>{lock}; flock 9; {PROGRAM} run -- sh -c 'sleep 60 >/dev/null 2>&1 9>&- & echo $!'"
     worker = int(machine.command("bash", "-c", script, timeout=20).stdout)
@@ -389,7 +390,7 @@ def test_a_release_by_another_is_said_once(machine: Machine, kills_the_keeper: b
     assert job.stderr is not None
     said = job.stderr.readline()
     assert f"the lease {lease['id']} was released: others may be given its GPUs" in said
-    time.sleep(2.5)  # it looks every second
+    time.sleep(2.5)  # The process looks every second.
     assert alive(command)
     os.kill(command, signal.SIGTERM)
     assert job.stderr.read() == ""

@@ -1,4 +1,4 @@
-"""A logout removes what its user has in /dev/shm: leases there are made again, or it is said."""
+"""A logout removes its user's files in /dev/shm: leases there are made again, or the loss is reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_running_command_has_its_lease_again(sandbox: Sandbox) -> None:
     assert said.endswith(f"none\nsame\n1\n{uuid(0)}\nalloc.lock\n"), said
 
 
-@pytest.mark.slow  # it looks again after ten seconds
+@pytest.mark.slow  # The keeper looks again after ten seconds.
 @needs_root
 def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
     said = sandbox(

@@ -1,4 +1,4 @@
-"""What engines show of themselves, as status and top tell it. Their files are written here by hand."""
+"""Engines' records as status and top show them. The test writes the records by hand."""
 
 from __future__ import annotations
 

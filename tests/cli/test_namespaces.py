@@ -15,7 +15,8 @@ NAMESPACE = f"{OTHER} unshare --map-root-user"
 
 @needs_root
 def test_a_user_namespace_has_the_machines_folder(sandbox: Sandbox) -> None:
-    """There the folder that the user made looks like root's, and root's like nobody's."""
+    """There the directory that the user made looks like root's, and root's looks like that of an unknown
+    user."""
     said = sandbox(
         f"""
         innkeeper setup > /dev/null
@@ -54,7 +55,7 @@ def test_in_a_user_namespace_two_folders_are_not_told_apart(sandbox: Sandbox) ->
 
 @needs_root
 def test_there_others_leases_count_in_full(sandbox: Sandbox) -> None:
-    """Who has no number there appears as one user with all such: a part might be of somebody else's lease."""
+    """All users without a number there appear as one user: a part might belong to another user's lease."""
     third = OTHER.replace("12345", "34567")
     said = sandbox(
         f"""

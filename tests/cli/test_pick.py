@@ -93,7 +93,7 @@ def test_mig_instances_are_picked_by_their_own_names(machine: Machine):
 
 
 def test_a_gpu_that_shares_the_machines_memory_is_granted_whole(machine: Machine):
-    """What the machine uses of it (GB10, Jetson) is nobody's who uses the GPU."""
+    """The machine's own use of it (GB10, Jetson) counts as no process's use of the GPU."""
     machine.set(f"card {uuid(0)}\n  name NVIDIA GB10\n  bus 00000000:11:00.0\n")
     assert machine.ok("pick") == uuid(0) + "\n"
     assert machine.ok("pick", "--mem", "1G", "--exclusive") == uuid(0) + "\n"
@@ -181,7 +181,7 @@ def test_no_gpu_and_no_driver_end_differently(machine: Machine, script: str, cod
     machine.set(script)
     for words in (("pick",), ("run", "--", "true"), ("lease", "hold"), ("status",)):
         if "lost" in script and words == ("status",):
-            continue  # which shows the lost card
+            continue  # `status` shows the lost GPU instead of an error.
         done = machine.run(*words)
         assert done.returncode == code, (words, done.stderr)
         assert said in done.stderr and len(done.stderr.splitlines()) == 1

@@ -56,7 +56,7 @@ def test_without_its_keeper_a_job_goes_on(jobs: Jobs, running: Running):
     os.kill(running.keeper, signal.SIGKILL)
     runner = jobs.runner()
     assert runner is not None
-    os.kill(parent(runner), signal.SIGKILL)  # its watcher
+    os.kill(parent(runner), signal.SIGKILL)  # The runner's watcher.
     os.kill(runner, signal.SIGKILL)
     wait_until(lambda: jobs.runner() not in (None, runner))  # the supervisor starts another
     assert jobs.show(running.id)["state"] == "running" and len(jobs.machine.held()) == 1

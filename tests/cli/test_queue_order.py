@@ -1,4 +1,5 @@
-"""`innkeeper queue`: who gets cards when many wait, lost cards, and what is said of several jobs at once."""
+"""`innkeeper queue`: the order of GPU grants to waiting jobs, lost GPUs, and reports on several jobs at
+once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`innkeeper queue` where there is no room, or nothing may be written; and what makes room: `queue prune`."""
+"""`innkeeper queue` on a full or read-only disk, and `queue prune`, which frees space."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_di
     waiting = [jobs.shell("echo out", "--gpus=0") for _ in range(3)]
     filler = fill(small_disk)
     refused = 0
-    for _ in range(200):  # until the room that the database has of its own is used up
+    # Adds jobs until the free space inside the database file is used up.
+    for _ in range(200):
         done = jobs.machine.run("queue", "add", "--gpus=0", "--", "true", "x" * 3000)
         if done.returncode != 0:
             refused += 1
@@ -98,7 +99,7 @@ def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_di
     assert refused == 1
     jobs.go.touch()
     time.sleep(0.5)
-    # What ended is known, or will be; nothing says that it has failed.
+    # The end of a job is known, or will be; no report states a failure.
     assert jobs.show(running)["state"] in ("running", "done")
     filler.unlink()
     assert jobs.wait(running, *waiting) == 0

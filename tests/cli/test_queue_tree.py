@@ -1,6 +1,6 @@
-"""`innkeeper queue`: a job is all of its processes. Its cards are nobody else's while one of them lives.
+"""`innkeeper queue`: a job is all of its processes. It keeps its GPUs while one of them lives.
 
-Whatever session it is in, and whoever started it; and the queue says so.
+This holds for any session and any parent of the process; and the queue reports it.
 """
 
 from __future__ import annotations

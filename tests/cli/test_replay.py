@@ -1,6 +1,6 @@
-"""replay: a recorded program on a card that is not there.
+"""replay: a recorded program on a GPU that the machine does not have.
 
-What it computes: tests/unit/replay/replay_test.cc.
+tests/unit/replay/replay_test.cc tests the computed figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""run --managed and --nproc: which Python runs which module, with which words, and what is leased for it."""
+"""run --managed and --nproc: the Python, the module and its words, and the lease for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def python_in(folder: Path) -> str:
 
 
 class Started:
-    """What such a Python printed."""
+    """Output of such a Python."""
 
     def __init__(self, text: str) -> None:
         self.python, *lines = text.splitlines()
@@ -144,10 +144,10 @@ def test_where_there_is_no_gpu_it_runs_without(machine: Machine, active: str):
 def test_where_all_gpus_are_hidden_it_runs_without(machine: Machine, active: str):
     machine.env["CUDA_VISIBLE_DEVICES"] = ""
     assert run(machine, "train.py").said["lease"] == ""
-    machine.env["CUDA_VISIBLE_DEVICES"] = "GPU-9"  # which the machine has not: a slip, it seems
+    machine.env["CUDA_VISIBLE_DEVICES"] = "GPU-9"  # A GPU that the machine lacks: a mistake, it seems.
     refused = machine.run("run", "--managed", "train.py")
     assert refused.returncode == 69 and "GPU-9" in refused.stderr
-    refused = machine.run("run", "--", "train.py")  # nor would it run behind --managed
+    refused = machine.run("run", "--", "train.py")  # It would not run with --managed either.
     assert refused.returncode == 69 and "--managed" not in refused.stderr
 
 

@@ -1,4 +1,4 @@
-"""`innkeeper slurm submit`: what it gives sbatch, with an sbatch that only writes down what it was given."""
+"""`innkeeper slurm submit`: the arguments that it passes to sbatch; a fake sbatch records them."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def test_lost_cards_are_shown(machine: Machine):
 
 
 def on_terminal(machine: Machine, width: int, *words: str, **env: str) -> str:
-    """What it writes on a terminal of this width."""
+    """Output on a terminal of this width."""
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     process = machine.start(*words, env=machine.env | env, stdin=other, stdout=other, stderr=other)
@@ -240,7 +240,7 @@ def test_no_row_of_a_table_is_wider_than_the_terminal(machine: Machine, width: i
     for line in (line for line in text.splitlines()[1:] if not line.startswith("leases protect ")):
         assert len(line) <= width, (width, line)
     if width >= 40:
-        assert "125.5" in text  # what is left goes last
+        assert "125.5" in text  # The free memory is the last column to be dropped.
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_chosen_card_shows_its_own_leases(machine: Machine, terminal: Terminal
 def test_control_c_gives_the_terminal_back(terminal: Terminal, key: str):
     start(terminal)
     terminal.type(key)
-    wait_until(lambda: "h help" not in terminal.screen())  # or top would have eaten what is typed
+    wait_until(lambda: "h help" not in terminal.screen())  # While it runs, top would consume the typed text.
     terminal.type("stty -a | grep -o -- '.icanon'", "Enter")
     terminal.shows(r"(?m)^(\$ )?[ ;]icanon")  # the shell may have shown its prompt before
 

@@ -42,7 +42,7 @@ def tried(choice: str) -> list[dict[str, Any]]:
 
 
 def section(found: dict[str, Any]) -> str:
-    """What the page says of it."""
+    """Section of the page on these results."""
     results = [row["result"] for row in found["rows"]]
     named = [f"{library} {found['versions'][library]}" for library in LIBRARIES]
     return SECTION.format(

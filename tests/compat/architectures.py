@@ -39,8 +39,8 @@ import torch
 SHARE = 0.6
 STEPS = 2
 LIMIT_S = 300
-MOST_PARAMETERS = 30_000_000  # what is larger could not be made small
-SMALLEST = 1 << 17  # of a budget
+MOST_PARAMETERS = 30_000_000  # Larger models could not be made small.
+SMALLEST = 1 << 17  # Smallest budget, bytes.
 LIBRARIES = ("transformers", "timm", "diffusers")
 KNOWN_TO_DIFFER = {"big_bird", "m2m_100", "nllb-moe", "seamless_m4t", "seamless_m4t_v2"}
 """Models that draw from the CPU's generator and the device's, so that not even CUDA has the CPU's bits."""
@@ -66,7 +66,7 @@ def train(model: torch.nn.Module, subject: Subject, device: str) -> list[str]:
 
 
 def tried(prepare: Callable[[], Subject]) -> dict[str, Any]:
-    """What happened to one: a row without its names."""
+    """Result of one model: a row without its names."""
     warnings.simplefilter("ignore")
     try:
         subject = prepare()

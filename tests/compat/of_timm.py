@@ -12,7 +12,7 @@ from subject import Candidate, Subject, drawn, seeded
 
 import torch
 
-SIDE = 64  # of the images
+SIDE = 64  # Side of the images, pixels.
 
 # Of each family its smallest.
 AS_THEY_ARE = [

@@ -13,7 +13,7 @@ from transformers.models.auto import modeling_auto
 
 import torch
 
-# What makes a configuration small, wherever one has it. In its parts, too.
+# Values that make a configuration small, for each attribute that it has. They apply to its parts, too.
 SMALL: dict[str, Any] = {
     **dict.fromkeys(["hidden_size", "d_model", "n_embd", "embed_dim", "dim", "emb_dim"], 32),
     **dict.fromkeys(["word_embed_proj_dim", "embedding_size"], 32),
@@ -37,7 +37,7 @@ MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
 HEADS = {"num_key_value_heads": 4}  # latent attention has as many of both
 WINDOWS = {"embed_dim": 24, "num_heads": [3, 6], "depths": [1, 1], "patch_size": 4, "window_size": 4}
 STAGES = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_stages": 4, "patch_size": 2}
-# What an architecture asks for besides.
+# Additional values that an architecture requires.
 OWN: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["axk1", "axk2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite"], HEADS),
     **dict.fromkeys(["glm_moe_dsa", "hy_v4", "minicpm3", "sarvam_mla", "youtu"], HEADS),
@@ -93,7 +93,7 @@ TASKS: list[tuple[str, str, Inputs]] = [
 def shrink(config: Any) -> None:
     """Makes a configuration small in place."""
     for name, value in SMALL.items():
-        with contextlib.suppress(AttributeError, NotImplementedError):  # it follows from another
+        with contextlib.suppress(AttributeError, NotImplementedError):  # The attribute follows from another.
             if type(vars(config).get(name, getattr(config, name, None))) is int:
                 setattr(config, name, value)
     if isinstance(getattr(config, "layer_types", None), list):

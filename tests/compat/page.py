@@ -1,4 +1,4 @@
-"""docs/compatibility.md, made of what ``make compat`` found: a file of rows for each of its parts.
+"""Makes docs/compatibility.md from the results of ``make compat``: a file of rows for each of its parts.
 
 python tests/compat/page.py build/compat docs/compatibility.md
 """
@@ -72,7 +72,7 @@ def names(rows: list[Row]) -> str:
 
 
 def safe(why: str) -> str:
-    """What stands in a cell of a table."""
+    """Text of a cell of a table."""
     return why.replace("|", "/").replace("<", "(").replace(">", ")")
 
 
@@ -85,7 +85,7 @@ def table(rows: list[Row]) -> str:
 
 
 def models(library: str, found: dict[str, Any]) -> str:
-    """What is said of a library's models."""
+    """Section on a library's models."""
     by_result: defaultdict[str, list[Row]] = defaultdict(list)
     for row in found["rows"]:
         by_result[row["result"]].append(row)
@@ -102,7 +102,7 @@ def models(library: str, found: dict[str, Any]) -> str:
 
 
 def scripts(found: dict[str, Any]) -> str:
-    """What is said of the scripts: a row each, and one for each of their results that differs."""
+    """Section on the scripts: a row each, and one for each of their results that differs."""
     versions = found["versions"]
     named = (f"{name} {version}" for name, version in sorted(versions.items()) if name != "commit")
     said = textwrap.fill(f"At {versions['commit']}, with {', '.join(named)}.", 120, break_on_hyphens=False)

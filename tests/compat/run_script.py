@@ -1,4 +1,4 @@
-"""Runs a script of scripts/ as ``python SCRIPT`` does, and writes what it left in ``results``.
+"""Runs a script of scripts/ as ``python SCRIPT`` does, and writes its ``results``.
 
     python tests/compat/run_script.py REPORT SCRIPT [--managed]
 
@@ -21,7 +21,8 @@ import torch
 
 
 def digest(result: Any) -> str:
-    """What is the same for the same bits, wherever tensors lie; words in the place of a result stay words."""
+    """Digest that depends only on bits, not on a tensor's device; words in the place of a result stay
+    words."""
     if isinstance(result, str):
         return result
     leaves, shape = tree_flatten(result)

@@ -1,4 +1,4 @@
-"""What architectures.py trains: a model of a library, with its inputs."""
+"""Subjects of architectures.py: a model of a library, with its inputs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Subject(NamedTuple):
 
     make: Callable[[], torch.nn.Module]  # each time of the same weights
     inputs: Any  # tensors of the CPU, in whatever they lie
-    loss: Callable[[torch.nn.Module, Any], torch.Tensor]  # of the model and the inputs
+    loss: Callable[[torch.nn.Module, Any], torch.Tensor]  # Loss of the model on the inputs.
 
 
 class Candidate(NamedTuple):
-    """One model by name. What makes it is called in a process of its own."""
+    """One model by name. A process of its own calls `prepare`."""
 
     name: str
     task: str

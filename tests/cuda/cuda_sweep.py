@@ -6,8 +6,8 @@ Each n begins from the same saved state, and must end as tests/support/python/fa
 right, or with an error of the card's (never want of memory) after which every element is one that the step
 gives it, the books are right, and the same step gives the right result. EVERY=7 takes every seventh n.
 
-With `lost` for WORKLOAD the n-th call finds its card gone for good: the step ends with an error of the card,
-and what was on the host or on the other card is as it was.
+With `lost` for WORKLOAD the n-th call finds its GPU gone for good: the step ends with an error of the GPU,
+and data on the host or on the other GPU is unchanged.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ LAUNCH = re.compile(r"no card runs (\w+) here, launched at card (\d+)")  # a ker
 
 
 def run(script: str, nodes: str, cache: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """What a script that ended well has said."""
+    """Result of a script, which must end well."""
     folders = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -1,6 +1,6 @@
-"""A process that has imported PyTorch, and forks another for each script that it is given.
+"""A process that has imported PyTorch, and forks a child for each script that it is given.
 
-The import is most of what a short script takes. CUDA has not begun, and Innkeeper is not loaded, before the
+The import takes most of a short script's time. CUDA has not begun, and Innkeeper is not loaded, before the
 fork. A script is a line of JSON on stdin, answered by its exit status, negative for a signal:
 {"script": text, "environment": {name: value}, "output": path, "errors": path}
 """

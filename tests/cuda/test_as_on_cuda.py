@@ -1,4 +1,5 @@
-"""What PyTorch composes for most devices and has a kernel of for CUDA: cards behind managed have it too."""
+"""Operators that PyTorch composes for most devices and has a kernel of for CUDA: GPUs behind managed use
+it."""
 
 from __future__ import annotations
 

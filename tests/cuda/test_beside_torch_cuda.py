@@ -99,7 +99,7 @@ def test_a_memory_fraction_of_the_program_s_is_an_error_of_room_not_of_bytes() -
 
 
 def sent_late(side: torch.cuda.Stream) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sevens that a stream writes late on the card, and what it sends of them to the managed device."""
+    """Sevens that a stream writes late on the GPU, and their copy, which it sends to the managed device."""
     source = torch.zeros(MIB, device="cuda")
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
@@ -160,7 +160,7 @@ def test_a_graph_of_own_tensors_replays_beside_managed_ones() -> None:
 
 def test_no_room_is_made_while_a_graph_is_captured() -> None:
     own = torch.ones(4 * MIB, device="cuda")
-    pairs = many(5)  # room is left for what the graph itself needs
+    pairs = many(5)  # Leaves the space that the graph itself needs.
     torch.cuda.synchronize()
     before = innkeeper.stats()
     graph = torch.cuda.CUDAGraph()
@@ -174,7 +174,7 @@ def test_no_room_is_made_while_a_graph_is_captured() -> None:
 
 
 def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
-    """A call of the engine's own thread would end the capture, and memory is charged to nobody meanwhile."""
+    """A call of the engine's own thread would end the capture, and memory has no owner meanwhile."""
     innkeeper.configure("cuda:0:240MiB,host:1GiB")
     pairs = many(28)
     for _, managed in pairs:
@@ -188,7 +188,7 @@ def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
         own.mul_(2.0)
         for _, managed in pairs[14:]:
             innkeeper.prefetch(managed, "cuda:0")
-        time.sleep(0.01)  # what it had in its hands
+        time.sleep(0.01)  # Lets the move end that the engine's thread is making.
         before = innkeeper.stats()["bytes_fetched"]
         time.sleep(0.1)
         assert innkeeper.stats()["bytes_fetched"] == before < sum(managed.nbytes for _, managed in pairs)
@@ -229,7 +229,7 @@ def test_what_the_cards_allocator_keeps_stays_near_the_budget() -> None:
         with torch.cuda.stream(stream):
             torch.ones(12 * MIB, device="cuda")
         stream.synchronize()
-    # A budget of 64 MiB, and what segments may take beyond it: 64 MiB and a sixteenth.
+    # A budget of 64 MiB, and the most that segments may take beyond it: 64 MiB and a sixteenth.
     assert torch.cuda.memory_reserved() <= 132 << 20
 
 

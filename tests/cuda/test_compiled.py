@@ -45,7 +45,7 @@ x = torch.randn(32, 64, generator=torch.Generator().manual_seed(1))
 """
 
 
-# What it computes is exact in any order and by any kernel. (A sine is another where Inductor compiles it.)
+# The function's result is exact in any order and by any kernel. (A sine differs where Inductor compiles it.)
 SHARED = """
 import innkeeper, torch
 

@@ -1,4 +1,4 @@
-"""An error of a card is no want of memory: it names the card and the call, and only what is gone is lost."""
+"""An error of a GPU is no want of memory: it names the GPU and the call, and only lost data is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"
 
 @contextlib.contextmanager
 def failing_copies(count: int, says: str) -> Iterator[None]:
-    """The next copies fail, and what needs one fails with the card's error. No byte is lost by it."""
+    """The next copies fail, and operators that need one fail with the GPU's error. No byte is lost by it."""
     for _ in range(count):
         fail("cudaMemcpyAsync")
     with pytest.raises(torch.AcceleratorError, match=says):
@@ -51,7 +51,8 @@ def test_so_it_is_when_the_card_itself_was_full() -> None:
     pairs = many(4)
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]
-    with fake.others_hold(0, free), failing_copies(4, "cuda:0: copying"):  # of each block that could leave
+    # One copy of each block that could leave.
+    with fake.others_hold(0, free), failing_copies(4, "cuda:0: copying"):
         torch.empty(32 * MIB, dtype=torch.uint8, device="cuda")
     check(pairs)
 

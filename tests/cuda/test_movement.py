@@ -80,7 +80,7 @@ def test_host_memory_that_a_copy_still_reads_is_not_given_to_another() -> None:
 
 @pytest.mark.usefixtures("late")
 def test_memory_that_a_copy_still_reads_is_not_unmapped() -> None:
-    """PyTorch's allocator waits for the stream of what it unmaps, not for a copy from there."""
+    """PyTorch's allocator waits for the stream of the memory that it unmaps, not for a copy from there."""
     original = pattern(1, 24)
     managed = original.to("managed").add_(0)
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Plans price the kernels of a GPU, which nobody times, by their work."""
+"""Plans price the kernels of a GPU, which have no measured times, by their work."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-// CUDA's functions that the fake's tests call, and what they all need. The fake reads the environment once,
-// so a test with settings of its own runs in a process of its own (in_process).
+// CUDA functions that the fake's tests call, and shared helpers of the tests. The fake reads the environment
+// once, so a test with settings of its own runs in a process of its own (in_process).
 #pragma once
 
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kSize = 64;
 using Failure = FakeCuda;
 
-// Up, across and down on the current card; the first error, and what arrived.
+// Copies up, across and down on the current GPU; returns the first error, and the bytes that arrived.
 Error round_trip(std::string* seen) {
   void *first = nullptr, *second = nullptr, *host = nullptr;
   StreamHandle s = nullptr;
@@ -85,7 +85,7 @@ TEST_F(Failure, AStickyErrorIsAnsweredByEveryCallAndDropsWhatWasPending) {
   EXPECT_EQ(cudaGetLastError(), kIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), kIllegalAddress);  // clearing does not help
   EXPECT_EQ(fake_cuda_pending(), 0U);
-  EXPECT_EQ(host[0], '\xff');  // what would have come down never did
+  EXPECT_EQ(host[0], '\xff');  // The copy down never ran.
   fake_cuda_repair(0);
   EXPECT_EQ(bytes(data, kSize), std::string(kSize, '\xff'));
   EXPECT_EQ(cudaFree(data), kSuccess);

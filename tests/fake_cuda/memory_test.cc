@@ -1,4 +1,4 @@
-// What a card would not forgive is a violation here.
+// The fake reports as a violation each use of memory that would fault on a real GPU.
 #include <unistd.h>
 
 #include "calls.h"

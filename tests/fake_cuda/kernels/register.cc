@@ -11,8 +11,8 @@
 namespace fake_cuda {
 namespace {
 
-// By the beginning of their names. Left alone: what allocates, views and waits (the runtime answers for
-// it), and what belongs to libraries or formats that are not here.
+// Operators without a fake kernel, by the beginning of their names. The runtime answers for operators that
+// allocate, view or wait; the others belong to libraries or formats that are absent here.
 constexpr std::string_view kLeft[] = {"empty",
                                       "resize",
                                       "set_",

@@ -20,13 +20,13 @@
 namespace fake_cuda {
 namespace {
 
-// One argument, as the work keeps it: addresses of what is on a card, copies of what is on the host.
+// One argument, as the work keeps it: addresses of tensors on a GPU, copies of tensors on the host.
 struct Kept {
   struct Operand {
     std::optional<Place> place;
     at::Tensor host;
   };
-  c10::IValue value;  // with nothing where tensors were
+  c10::IValue value;  // The argument, with nothing in place of its tensors.
   std::vector<Operand> operands;
 };
 
@@ -69,7 +69,7 @@ class Work {
     }
   }
 
-  // Where what is new goes; what the operator writes in place stays where it is.
+  // Records the destination of each new result; in-place results stay where they are.
   void add_targets(const std::vector<c10::IValue>& results) {
     for (size_t i = 0; i < results.size(); ++i) {
       const bool is_new = argument_of_result(op_.schema(), i) < 0;

@@ -1,4 +1,4 @@
-// What an operator would give, without its numbers: the operator on meta tensors.
+// Shapes of an operator's results, without numbers: runs the operator on meta tensors.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

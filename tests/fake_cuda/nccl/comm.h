@@ -1,4 +1,4 @@
-// A communicator: processes that read what each other wrote into files of one folder.
+// A communicator: processes that read each other's files in one directory.
 //
 // Every rank takes part in every collective in the same order, and waits for all, so a rank that is at its
 // n-th has left the others' (n-2)-th behind: its own file of that one can go.
@@ -27,7 +27,7 @@ class Comm {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // What each rank has, by rank; false if one does not come within a minute.
+  // Data of each rank, by rank; false if a rank does not come within a minute.
   bool exchange(const std::string& mine, std::vector<std::string>& all);
   bool send(int to, const std::string& bytes);
   bool receive(int from, std::string& bytes);

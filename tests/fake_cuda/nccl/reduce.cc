@@ -19,7 +19,7 @@ struct Brain {
   Brain() : bits(0) {}
 };
 
-// Wide: what two numbers are put together in.
+// Wide: the type in which two numbers are combined.
 template <class T, class Wide>
 void reduce_as(const std::vector<std::string>& parts, Operation operation, char* result) {
   const size_t count = parts.front().size() / sizeof(T);

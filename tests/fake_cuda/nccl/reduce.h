@@ -1,4 +1,4 @@
-// Sums of what several ranks have, in the order of the ranks.
+// Sums of several ranks' data, in the order of the ranks.
 #pragma once
 
 #include <string>

@@ -33,7 +33,8 @@ inline constexpr Error kNotSupported = 801;
 inline constexpr Error kCaptureUnsupported = 900;
 inline constexpr Error kUnknown = 999;
 
-inline constexpr int kVersion = 13000;  // of the runtime, and of the driver unless a test says otherwise
+// Version of the runtime, and of the driver unless a test sets another.
+inline constexpr int kVersion = 13000;
 inline constexpr unsigned kNonBlocking = 1;
 inline constexpr int kCaptureNone = 0;
 inline constexpr int kCaptureActive = 1;
@@ -43,7 +44,7 @@ inline constexpr int kMemoryDevice = 2;
 inline constexpr int kLocationDevice = 1;
 inline constexpr int kPointerDevicePointer = 3;
 inline constexpr int kPointerDeviceOrdinal = 9;
-inline constexpr int kVirtualMemorySupported = 102;  // of the driver's attributes
+inline constexpr int kVirtualMemorySupported = 102;  // Attribute of the driver.
 
 // Opaque to callers.
 using StreamHandle = void*;

@@ -1,5 +1,5 @@
-// For tests, and for the kernels: what a real runtime does not offer. All are C functions, to be reached
-// through ctypes.
+// Functions for tests and for the kernels that a real runtime does not offer. All are C functions, to be
+// reached through ctypes.
 #pragma once
 
 #include <cstddef>

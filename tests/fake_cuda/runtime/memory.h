@@ -1,6 +1,6 @@
-// The cards' memory. A device address is in a window that nobody can touch (a host that does dies, as
-// beside a real card); its bytes are at the same distance in a second window. Fresh memory is poison.
-// Addresses are never given out twice, so whatever touches memory that was freed is noticed.
+// Memory of the GPUs. A device address lies in a window that faults on access (a host that touches it dies,
+// as with a real GPU); its bytes are at the same distance in a second window. Fresh memory is poison.
+// Addresses are never given out twice, so any access to freed memory is noticed.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Streams, events and graphs. Work waits in its stream's queue and runs as late as it may: when somebody
-// waits for it (late), at once (early), or now and then (random). Whoever forgets to wait reads old bytes,
-// or poison.
+// Streams, events and graphs. Work waits in its stream's queue and runs as late as it may: when a thread
+// waits for it (late), at once (early), or now and then (random). A program that forgets to wait reads old
+// bytes, or poison.
 //
 // An event is a position in a stream; a stream that waits for one has work that runs the other stream up to
 // there. While a stream is captured its work goes to a graph instead, in the order in which it was
@@ -56,7 +56,7 @@ enum class Mode { late, early, random };
 void set_mode(Mode mode, unsigned seed);
 
 Stream* new_stream(int card, unsigned flags, int priority);
-void forget_stream(Stream* stream);  // what it has to do is done sometime
+void forget_stream(Stream* stream);  // The stream's work runs at some later time.
 Stream* stream_of(
     StreamHandle handle);  // the calling thread's card's default stream for 0; null if it is none
 Stream* default_stream(int card);
@@ -77,7 +77,7 @@ void run_stream(Stream& stream);
 void run_event(const Event& event);
 void run_card(int card);
 void run_all();
-void run_some();  // in random mode: a little, anywhere
+void run_some();  // Runs a little work on any stream, in random mode.
 
 void drop_work(int card);
 // The first work that has not run and touches the range; null if none does.
