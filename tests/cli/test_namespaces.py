@@ -15,8 +15,7 @@ NAMESPACE = f"{OTHER} unshare --map-root-user"
 
 @needs_root
 def test_a_user_namespace_has_the_machines_folder(sandbox: Sandbox) -> None:
-    """There the directory that the user made looks like root's, and root's looks like that of an unknown
-    user."""
+    """There the user's directory looks like root's, and root's looks like that of an unknown user."""
     said = sandbox(
         f"""
         innkeeper setup > /dev/null

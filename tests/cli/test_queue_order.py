@@ -1,5 +1,4 @@
-"""`innkeeper queue`: the order of GPU grants to waiting jobs, lost GPUs, and reports on several jobs at
-once."""
+"""`innkeeper queue`: order of GPU grants to waiting jobs, lost GPUs, reports on several jobs at once."""
 
 from __future__ import annotations
 

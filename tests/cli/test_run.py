@@ -110,8 +110,7 @@ def test_only_the_lease_is_left_open(machine: Machine):
 
 
 def test_a_gpu_outside_of_the_lease_is_refused_by_its_name(machine: Machine):
-    """The error tells a script that chooses a GPU itself which variable selects it, and which GPUs the lease
-    holds."""
+    """The error names the variable with which a script chose a GPU itself, and the lease's GPUs."""
     machine.start("run", "--", "sleep", "60")  # holds GPU 0
     wait_until(lambda: len(machine.held()) == 1)
     script = machine.folder / "script.sh"

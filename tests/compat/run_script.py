@@ -21,8 +21,7 @@ import torch
 
 
 def digest(result: Any) -> str:
-    """Digest that depends only on bits, not on a tensor's device; words in the place of a result stay
-    words."""
+    """Digest of the bits alone, the same on any device; words in the place of a result stay words."""
     if isinstance(result, str):
         return result
     leaves, shape = tree_flatten(result)

@@ -1,5 +1,4 @@
-"""Operators that PyTorch composes for most devices and has a kernel of for CUDA: GPUs behind managed use
-it."""
+"""Operators composed for most devices that have a kernel for CUDA: GPUs behind managed use the kernel."""
 
 from __future__ import annotations
 

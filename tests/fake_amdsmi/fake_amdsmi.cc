@@ -1,7 +1,7 @@
-// A library with the part of AMD SMI's C interface that innkeeper calls, that says what its script says
-// (tests/fake_nvml/script.h), in the layouts of the version that the script names. Like the real one of ROCm
-// 6: starts are not counted, so that stopping it once ends it for all. Stricter than the real one: a child of
-// fork() must restart it.
+// A library with the part of AMD SMI's C interface that innkeeper calls; its script
+// (tests/fake_nvml/script.h) decides the answers, in the layouts of the version that the script names. Like
+// the real one of ROCm 6 it does not count starts, so that stopping it once ends it for all. Stricter than
+// the real one: a child of fork() must restart it.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -102,7 +102,7 @@ Code write_processes(Call& call, uint32_t* count, Entry* list) {
       Entry entry = {};
       std::snprintf(entry.name, sizeof entry.name, "program");
       entry.pid = processes[i].pid;
-      // What cannot be told is 0.
+      // An unknown value is 0.
       entry.vram = entry.memory = processes[i].used == ~uint64_t{0} ? 0 : processes[i].used;
       list[i] = entry;
     }

@@ -1,7 +1,8 @@
 // Programs for the model walk: lists of small steps, drawn from a seed or read from any bytes.
 //
-// Every list is a program: a step's numbers are taken modulo what there is when it runs (model/walk.h), so
-// one that has lost some of its steps is a program still. That is what shrinking and fuzzing need.
+// Every list is a program: a step's numbers are taken modulo the number of candidates at its run
+// (model/walk.h), so a list that has lost some of its steps is still a program. Shrinking and fuzzing need
+// that.
 #pragma once
 
 #include <cstdint>

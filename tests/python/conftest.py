@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from processes import NODES
 
-os.environ["INNKEEPER_NODES"] = NODES  # before anything imports innkeeper
+os.environ["INNKEEPER_NODES"] = NODES  # Set before any import of innkeeper.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin slow down a shared machine
 
 import innkeeper
@@ -28,7 +28,7 @@ from torchrun import torchrun  # noqa: E402, F401
 
 import torch  # noqa: E402
 
-# A shell has what it runs in the background ignore it, and programs hand that on: tests send it.
+# A shell makes its background jobs ignore SIGINT, and programs pass that on: tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -42,7 +42,7 @@ def pytest_collection_finish() -> None:
 def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Seeds every test; then verifies the engine's invariants and budgets, and that no memory is kept.
 
-    What a test leaves in the environment, the children of every later test of its process inherit.
+    The children of every later test of the process inherit a test's changes to the environment.
     """
     torch.manual_seed(0)
     before = bytes_kept()
@@ -53,8 +53,9 @@ def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     for name, node in innkeeper.stats()["nodes"].items():
         assert node["peak"] <= node["budget"], (name, node)
     if bytes_kept() > before:
-        request.node.funcargs.clear()  # what other fixtures made
-        sys.last_value = sys.last_traceback = sys.last_exc = None  # of a test that failed: it has its tensors
+        request.node.funcargs.clear()  # Values that other fixtures made.
+        # The traceback of a failed test holds its tensors.
+        sys.last_value = sys.last_traceback = sys.last_exc = None
         gc.collect()  # tensors in a cycle
         torch.managed.empty_cache()  # copies of CPU tensors that live on, as a module's constants
         assert bytes_kept() <= before, (

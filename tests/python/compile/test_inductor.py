@@ -28,7 +28,7 @@ def own_cache(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def tight(configure: Callable[[str], None]) -> Iterator[None]:
-    """A simulated card of one MiB. What compiled graphs keep goes with them."""
+    """A simulated GPU of one MiB. The fixture frees the tensors that compiled graphs keep."""
     configure(TIGHT)
     yield
     torch._dynamo.reset()

@@ -1,7 +1,8 @@
 """Everyday pieces of PyTorch programs without a single ``.to()``: only the model is where ``place`` puts it.
 
-Each function takes ``place``, which puts a module on the device and gives it back, and returns what a program
-would look at. Loaders, targets, masks, tables and noise are made where PyTorch makes them: on the CPU.
+Each function takes ``place``, which puts a module on the device and returns it, and returns the values that a
+program would look at. Loaders, targets, masks, tables and noise are made where PyTorch makes them: on the
+CPU.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python tests/python/device/opinfo_check.py --dtype float32 int64 --samples 2 --exact
 
 A case is an operator and a dtype. Each runs in a forked child, so that a crash is one failure. A case passes
-when the results of all samples equal the CPU's, and so do, where the operator has them, the gradient, the
+when the results of all samples equal the CPU's, and so do, if the operator has them, the gradient, the
 in-place variant and the out= variant: bit for bit with --exact, else within assert_close's tolerance. A line
-for each failure names the case and what differs. The last line reads
+for each failure names the case and the difference. The last line reads
 
     opinfo: N passed, M failed, K skipped
 
@@ -74,7 +74,7 @@ def detached(inputs: Inputs) -> Inputs:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What the CPU gives; None where it refuses the call, which then shows nothing."""
+    """Result on the CPU; None if the CPU refuses the call, which then shows nothing."""
     try:
         return call()
     except Exception:
@@ -161,7 +161,7 @@ def check(operator: Any, dtype: torch.dtype, args: argparse.Namespace) -> None:
 
 
 def in_child(operator: Any, dtype: torch.dtype, args: argparse.Namespace) -> str:
-    """What a child says that checks one case: ``ok``, what differs, or how it ended."""
+    """Message of a child that checks one case: ``ok``, the difference, or the way it ended."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

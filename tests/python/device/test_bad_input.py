@@ -1,4 +1,4 @@
-"""Bad inputs: what is said, word for word, how the process ends, and that nothing is left over.
+"""Bad inputs: the exact message, the end of the process, and that nothing is left over.
 
 Inputs of a process (environment variables) run in one of their own; inputs of a call run here or, if they are
 nodes, in one process for all.
@@ -21,7 +21,7 @@ from processes import NODES, RunProgram
 import torch
 from torch import nn
 
-# The nodes, and the line; None where the line names what differs between machines or systems.
+# The nodes, and the line; None if the line names a value that differs between machines or systems.
 BAD_NODES = {
     "gpu:64MiB": '"gpu:64MiB" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB',
     "sim": '"sim" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB',

@@ -1,4 +1,4 @@
-"""The package's C++ face: somebody else's programs find it by CMake, link it, train and choose GPUs."""
+"""The package's C++ interface: other programs find it by CMake, link it, train and choose GPUs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="no CMake"
 
 @dataclass
 class Built:
-    """What was built: the programs of tests/consumer, and a folder as examples/cpp's README has it."""
+    """The built programs of tests/consumer, and a directory laid out as in examples/cpp's README."""
 
     run_program: RunProgram
     consumer: Path
     example: Path
-    commands: list[str]  # of that README, behind those that build
+    commands: list[str]  # Commands of that README after those that build.
 
     def run(self, *command: str | Path, env: dict[str, str] = PLAIN, cwd: Path = ROOT) -> str:
         done = self.run_program(*command, env=env, cwd=cwd, timeout=1800)
@@ -108,7 +108,7 @@ def test_a_program_finds_links_and_uses_the_package(machine: FakeMachine, built:
 
 
 class Run(NamedTuple):
-    """What a run of the example printed: its lines but for those of the nodes; those."""
+    """Output of a run of the example: its other lines, and the nodes' lines."""
 
     lines: list[str]
     nodes: dict[str, tuple[int, ...]]  # peak, budget, operators, evictions
@@ -131,7 +131,7 @@ def test_the_examples_commands_work_as_they_are_pasted(built: Built):
     form = [without_numbers(re.sub(r"weights \w{16}", "weights 0", text)) for text in (shown, printed[1])]
     assert form[0] == form[1]
     plain, tight, half, rest = map(parsed, printed)
-    assert int(plain.lines[3].split()[4]) > 230  # it has learned the rule
+    assert int(plain.lines[3].split()[4]) > 230  # The model has learned the rule.
     assert tight.lines == plain.lines and tight.nodes["sim:0"][3] > 0 and tight.nodes["sim:0"][2] > 1000
     assert half.lines[:2] == plain.lines[:2] and rest.lines == plain.lines[2:]
     assert not plain.nodes and not rest.nodes

@@ -1,4 +1,4 @@
-"""Kernels that return what they keep, as cached tables of positions are, or what has no memory."""
+"""Kernels that return a tensor that they keep, such as a cached table of positions, or one without memory."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_an_element_that_fits_nowhere_leaves_all_as_they_were(configure: Callabl
     innkeeper.manager().soft_placement = soft
     try:
         small = [torch.zeros(1000, device="managed") for _ in range(3)]
-        large = torch.empty(200_000 if soft else 20_000, device="managed")  # nobody has written it: no memory
+        large = torch.empty(200_000 if soft else 20_000, device="managed")  # Unwritten, so it has no memory.
         for _ in range(2):
             with pytest.raises(torch.OutOfMemoryError, match=r"element 3 .*nothing was written"):
                 torch._foreach_add_([*small, large], 1)

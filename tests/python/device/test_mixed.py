@@ -305,14 +305,14 @@ def test_attention_without_a_mask(causal: bool):
     assert torch.equal(found.cpu(), expected)
 
 
-# What is said, and the setting.
+# Messages, and the setting.
 
 
 def test_each_place_is_told_once_with_its_bytes(capfd: pytest.CaptureFixture[str]):
-    torch.managed.empty_cache()  # of copies of X and Y
+    torch.managed.empty_cache()  # Drops copies of X and Y.
     innkeeper.manager().reset_stats()
     for _ in range(3):
-        X.to(M) + Y  # this line
+        X.to(M) + Y  # The message names this line.
     X.to(M) * SQUARE
     said = capfd.readouterr().err.splitlines()
     assert len(said) == 2

@@ -1,4 +1,4 @@
-"""CPU tensors that operators move: what does not change is moved once, and what does is moved again."""
+"""CPU tensors that operators move: an unchanged tensor is moved once, a changed one is moved again."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import torch
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of prototypes
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Warnings of prototypes.
 LAYOUTS = {"strided": torch.strided, "jagged": torch.jagged}
 
 
@@ -58,7 +58,7 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 CASES = [(layout, name) for layout in LAYOUTS for name in OPERATORS]
-CASES.remove(("jagged", "product"))  # which the CPU refuses
+CASES.remove(("jagged", "product"))  # The CPU refuses it.
 
 
 @pytest.mark.parametrize(("layout", "name"), CASES)
@@ -135,7 +135,7 @@ def copies(x: Tensor, folder: Path) -> dict[str, Tensor]:
     torch.save(x, folder / "x.pt")
     torch.save(x.cpu(), folder / "on_cpu.pt")
     sizes = x._nested_tensor_size(), x._nested_tensor_strides(), x._nested_tensor_storage_offsets()
-    assert {part.device.type for part in sizes} == {"cpu"}  # as on CUDA
+    assert {part.device.type for part in sizes} == {"cpu"}  # The same as on CUDA.
     return {
         "copy": copy.copy(x),
         "pickle": pickle.loads(pickle.dumps(x)),

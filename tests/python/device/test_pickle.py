@@ -118,7 +118,7 @@ def test_a_tensor_is_what_it_is_on_the_cpu(make: Callable[[Tensor], Tensor], way
     assert_same(way(x), expected)
     assert getattr(way(x), "note", None) == getattr(expected, "note", None)
     flood(128 * KiB)
-    torch._utils._validate_loaded_sparse_tensors()  # till then what was unpickled is kept
+    torch._utils._validate_loaded_sparse_tensors()  # Frees the unpickled tensors, which are kept until then.
 
 
 @by_every_way

@@ -1,4 +1,4 @@
-"""What the predecessor's description says: automatic allocation, transparent moves, moves by memory."""
+"""Promises of the predecessor's description: automatic allocation, transparent moves, moves by memory."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def test_transparently_moves_tensors_from_the_cpu_to_the_gpu_and_back():
     x = torch.randn(2, 3)
     y = ManagedTensor.wrap(x)
     assert torch.equal(y.cpu(), x)
-    innkeeper.evict(y)  # to host memory
+    innkeeper.evict(y)  # Moves it to host memory.
     assert innkeeper.where(y) == ["host"]
-    assert torch.equal((y + y).cpu(), x + x)  # and back, for the sum
+    assert torch.equal((y + y).cpu(), x + x)  # The sum moves it back.
     assert innkeeper.where(y)[0].startswith("sim:")
 
 

@@ -26,7 +26,7 @@ for nodes in sys.argv[1:]:
         sys.exit(f"{nodes} was accepted")
 """
 
-# The setting, and what the message must name.
+# The setting, and the words that the message must contain.
 BAD = {
     "unknown node": ("gpu:64MiB", "gpu"),
     "budget of 0": ("sim:1x0MiB,host:1GiB", "0"),

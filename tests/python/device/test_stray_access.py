@@ -1,4 +1,4 @@
-"""Who follows a managed tensor's data pointer is told what to write; the process ends as it would have."""
+"""A program that follows a managed tensor's data pointer gets advice; it ends as without Innkeeper."""
 
 from __future__ import annotations
 

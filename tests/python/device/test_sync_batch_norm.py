@@ -60,7 +60,7 @@ def test_parts_of_a_batch_are_normed_as_the_whole(shape: tuple[int, ...], dtype:
         leaf = whole.clone().requires_grad_()
         expected = norm(leaf)
         (expected * gradient).sum().backward()
-    parts = [part.clone() for part in whole.to("managed").split([2, 4])]  # of different sizes
+    parts = [part.clone() for part in whole.to("managed").split([2, 4])]  # Parts of different sizes.
     outputs, inputs, of_weight, of_bias = parts_normed(
         parts, mine, [part.clone() for part in gradient.to("managed").split([2, 4])]
     )

@@ -82,7 +82,7 @@ def test_sparse_tensors_are_summed(torchrun: Torchrun):
 
 
 def test_only_threads_that_call_drop_tensors_of_collectives(run_python: RunProgram):
-    # A Gloo thread that drops what Python owns while the interpreter ends is the end of the process.
+    # A Gloo thread that drops an object of Python's while the interpreter ends would end the process.
     script = """
 import threading, weakref, torch, innkeeper, torch.distributed as dist
 dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)

@@ -35,7 +35,7 @@ def strategy(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def answer(questions: Any, answers: Any, greeting: Tensor) -> None:
-    """A process that doubles what it is sent, in place, and says what it has then."""
+    """A process that doubles received tensors in place, and returns their values."""
     warnings.simplefilter("ignore")
     answers.put(greeting)
     while (tensors := questions.get()) is not None:
@@ -212,7 +212,7 @@ def test_from_dlpack_shares_the_memory(squeeze: Squeeze):
     del x, part
     gc.collect()
     flood(64 * KiB)
-    assert y.tolist() == expected  # it keeps the memory
+    assert y.tolist() == expected  # The new tensor keeps the memory.
 
 
 def test_from_dlpack_copies_where_it_must():

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Elsewhere(NamedTuple):
-    """What runs it: a test, as FILE::NAME, or a part of a line of a script in tools."""
+    """The test that runs it, as FILE::NAME, or a part of a line of a script in tools."""
 
     place: str
 
 
 class Short(NamedTuple):
-    """What is run in its place, and a part of what that prints."""
+    """A shorter command that runs in its place, and a part of its output."""
 
     command: str
     says: str = ""

@@ -33,7 +33,7 @@ with open(sys.argv[1], "w") as file:
 
 
 class Demo(NamedTuple):
-    """What a run of the demo printed, and the page that it wrote."""
+    """Output of a run of the demo, and the page that it wrote."""
 
     out: str
     path: Path
@@ -61,7 +61,7 @@ def three_gpus(run_python: RunProgram, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def wrong(browser: Chrome) -> Callable[..., list[str]]:
-    """What is wrong with a page as a browser shows it; what its console says included."""
+    """Faults of a page as a browser shows it; messages of its console included."""
 
     def look(page: Path, width: int, **options: bool) -> list[str]:
         show(browser, page, width, **options)
@@ -77,7 +77,7 @@ def test_the_demo_prints_a_table_and_writes_a_page(demo: Demo):
 
 
 def test_the_pages_numbers_are_the_runs(demo: Demo):
-    """What the terminal's table says, the page says: both are made of the same rows."""
+    """The page shows the terminal's table: both are made of the same rows."""
     cells = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", demo.page)]
     printed = [re.findall(r"[^\s│]+", line) for line in demo.out.splitlines() if line.startswith("│")]
     for row in filter(None, cells):

@@ -46,7 +46,7 @@ class Tree:
         self.git("commit", "-q", "-m", subject)
 
     def check(self, *arguments: str, root: Path | None = None) -> tuple[int, str]:
-        """The exit code and what was printed, of the check of the whole tree, or of another."""
+        """Exit code and output of the check of the whole tree, or of another."""
         script = ROOT / "tools/check_figures.py"
         done = self.run_program(sys.executable, script, *arguments, root or self.root)
         assert not done.stderr

@@ -1,4 +1,4 @@
-"""The tests for real cards are sound: what needs no CUDA of them passes on a simulated card."""
+"""The tests for real GPUs are sound: those that need no CUDA pass on a simulated GPU."""
 
 from __future__ import annotations
 

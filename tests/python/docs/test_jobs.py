@@ -1,4 +1,4 @@
-"""The tools that run tests: what a change reaches, in which order jobs run, how far a build is."""
+"""The tools that run tests: the jobs that a change reaches, the order of jobs, the progress of a build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents show is true: code runs and prints what they say, and what they name exists."""
+"""The documents are true: code runs and prints the shown text, and the named files and symbols exist."""
 
 from __future__ import annotations
 

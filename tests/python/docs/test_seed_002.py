@@ -1,4 +1,4 @@
-"""A chapter on device management, block by block: "cuda" is "managed", and what the text says is asserted."""
+"""A chapter on device management, block by block: "cuda" is "managed", and the text's claims are asserted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def test_the_device_object():
     assert torch.device("managed:0").index == 0
     x = torch.randn(3, 3)
     assert str(x.device) == "cpu"
-    y = torch.randn(3, 3, device="managed")  # without an index: the current device, which is 0
+    # Without an index the tensor is on the current device, which is 0.
+    y = torch.randn(3, 3, device="managed")
     assert str(y.device) == "managed:0" and torch.managed.current_device() == 0
 
 
@@ -167,7 +168,7 @@ def test_manual_placement():
     hidden = encoder(x)
     output = decoder(hidden)
     assert innkeeper.where(output) == ["sim:1"]
-    assert innkeeper.where(hidden) == ["sim:0", "sim:1"]  # it was transferred for the decoder
+    assert innkeeper.where(hidden) == ["sim:0", "sim:1"]  # It was transferred for the decoder.
     output.sum().backward()
     assert encoder.weight.grad is not None and encoder.weight.grad.abs().sum().item() > 0
     innkeeper.unpin(decoder)
@@ -211,7 +212,7 @@ def test_saving_and_loading_across_devices(tmp_path: Path):
     )
     assert all(t.device.type == "managed" for t in torch.load(path).values())
 
-    torch.save(model().state_dict(), path)  # and the other way
+    torch.save(model().state_dict(), path)  # The other direction.
     assert all(t.device.type == "managed" for t in torch.load(path, map_location="managed").values())
     assert all(
         t.device.type == "managed" for t in torch.load(path, map_location=torch.device("managed:0")).values()

@@ -1,4 +1,4 @@
-"""PyTorch's own text on CUDA semantics: what it adds to the notes (the code of both is in test_seed_003)."""
+"""PyTorch's own text on CUDA semantics: its additions to the notes (the code of both is in test_seed_003)."""
 
 from __future__ import annotations
 

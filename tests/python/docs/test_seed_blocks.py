@@ -1,7 +1,7 @@
 """Each code block of the chapter, the notes and PyTorch's text runs unmodified by ``python -m innkeeper``.
 
-A block is a script on four simulated GPUs, or on two where it names no more. The test checks what the block's
-comments say: what it prints, where its tensors are, which error it ends with.
+A block is a script on four simulated GPUs, or on two if it names no more. The test checks the block's
+comments: its output, the devices of its tensors, the error that it ends with.
 
 Where the documents are there (``../shared/seeds``), the blocks are extracted from them. Elsewhere the blocks
 are read from ``seed_blocks.md``, which has a copy of each.
@@ -66,13 +66,13 @@ def blocks(number: str) -> list[str]:
 
 
 def stated_places(block: str) -> list[str]:
-    """What the comments of a block say of get_device(); one document writes one = for ==."""
+    """Statements of a block's comments on get_device(); one document writes one = for ==."""
     comments = re.findall(r"# (\w+\.get_device\(\) =.*)", block)
     return [re.sub(r" = ", " == ", comment) for comment in comments]
 
 
 def stated_output(block: str) -> list[str]:
-    """What the comments behind print() say that it prints, where they say it to the letter."""
+    """Output that the comments after print() state to the letter."""
     return re.findall(r"^print\(.*\)  # (cpu|cuda:\d|True)$", block, re.MULTILINE)
 
 
@@ -131,13 +131,13 @@ local_rank = int(os.environ["LOCAL_RANK"])
 
 @dataclass
 class Case:
-    """What a block needs before it, and what is true behind it."""
+    """Code that a block needs before it, and conditions that are true after it."""
 
     before: str = TORCH
     true: tuple[str, ...] = ()
-    """Expressions that are true behind the block, beside what its comments say."""
+    """Expressions that are true after the block, in addition to its comments."""
     prints: tuple[str, ...] = ()
-    """What it prints behind what its comments say to the letter: a regular expression for each line."""
+    """Output after the lines that its comments state to the letter: a regular expression for each line."""
     error: str = ""
     """The error that PyTorch has today where the document names another, or none."""
     gpus: int = 4
@@ -244,7 +244,8 @@ CASES: dict[str, dict[str, Case]] = {
                 "dist.get_world_size() == 2 and dist.destroy_process_group() is None",
                 "print(local_rank) is None",
             ),
-            prints=(r"[01]\s*[01]\s*",),  # of two processes, whose lines may mix
+            # Two processes print, and their lines may mix.
+            prints=(r"[01]\s*[01]\s*",),
             gpus=2,
             words=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
         ),

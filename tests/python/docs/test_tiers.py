@@ -221,7 +221,7 @@ def test_a_tier_is_a_selection_of_markers(run_tests: RunTests, arguments: str) -
 
 
 def test_a_test_that_starts_a_runner_says_so(run_tests: RunTests) -> None:
-    """A stand-in for the program; the runner's lock is what a runner leaves behind."""
+    """A stand-in for the program; the runner's lock is the file that a runner leaves behind."""
     done = run_tests(
         "def queue(machine):\n"
         "    (machine.folder / 'queue').mkdir()\n"
@@ -243,7 +243,7 @@ def test_every_marker_is_registered(pytestconfig: pytest.Config) -> None:
 
 
 def test_a_module_that_starts_a_process_when_it_is_imported_fails(run_tests: RunTests) -> None:
-    """In each worker, for every selection of tests; what a library asks the system for is let pass."""
+    """In each worker, for every selection of tests; a process that a library starts is permitted."""
     done = run_tests("subprocess.run(['true'])\ndef test_a(): pass\n")
     assert done.returncode != 0 and "starts a process (true) when it is imported" in done.stdout, done.stdout
     library = "exec(compile('subprocess.run([\\'true\\'])', '/elsewhere/library.py', 'exec'))"

@@ -1,4 +1,4 @@
-"""The developer's tools: what set-up does beside another apt-get, counting skips, repeating tests."""
+"""The developer's tools: set-up concurrent with another apt-get, counting skips, repeating tests."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ except ValueError as error:
 
 
 def test_the_variable_before_cuda_is_started(machine: FakeMachine):
-    """Chosen inside what was given, never wider; CUDA then sees what was chosen, in that order."""
+    """The choice is within the given devices, never wider; CUDA then sees the chosen ones, in that order."""
     program = """
 from innkeeper import auto_choice
 def seen():
@@ -268,7 +268,7 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def test_the_vendor_is_pytorch_s(machine: FakeMachine):
-    """One that was built for neither takes the best, and os.environ shows what was set."""
+    """A PyTorch built for neither takes the best, and os.environ shows the variables set."""
     said = machine.run(
         """
 import torch

@@ -1,4 +1,4 @@
-"""What a choice means to PyTorch, TensorFlow and JAX: the real packages, on the CPU, beside fake GPUs."""
+"""Effects of a choice on PyTorch, TensorFlow and JAX: the real packages, on the CPU, with fake GPUs."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ with innkeeper.auto_choice(1, memory=6 << 30, growth=False):
     print(calls[1:])
 """
     )
-    assert said == ["[]", "[(4.5, 0), 77]"]  # of 5.5 GiB, 1 is there
+    assert said == ["[]", "[(4.5, 0), 77]"]  # Of 5.5 GiB, 1 is present.
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a running program shows to `innkeeper top`: a file in the lease folder, while it lives."""
+"""A running program's record for `innkeeper top`: a file in the lease directory during its life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of libraries (torch.library): which of their kernels runs, and what kernels may do."""
+"""Operators of libraries (torch.library): the kernel that runs, and the actions allowed to kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from processes import RunProgram
 import torch
 from torch import Tensor
 
-RAN: list[str] = []  # which kernels ran, and on what
+RAN: list[str] = []  # Names of the kernels that ran, and the devices of their operands.
 
 
 def note(kernel: str, x: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ def test_one_that_is_made_anew():
 def test_those_of_a_compiled_module_that_is_imported_later():
     library_class: Any = torch.library.Library
     define, impl = library_class.define.__wrapped__, library_class.impl.__wrapped__
-    # As C++ registers, which tells nobody.
+    # Registers as C++ does, without a notice to Innkeeper.
     with torch.library._scoped_library("innkeeper_module", "DEF") as library:
         define(library, "which(Tensor x) -> int")
         impl(library, "which", lambda x: 0, "CompositeExplicitAutograd")

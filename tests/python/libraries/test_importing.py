@@ -1,4 +1,4 @@
-"""Importing where it cannot work: one line says why, and what to do."""
+"""Importing where it cannot work: one line states the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_program_made_for_cuda_is_told_that_there_is_no_gpu(run_python: RunPro
 
 
 def test_whichever_process_comes_first_tells_it(run_python: RunProgram, tmp_path: Path):
-    """A launcher that uses no GPU itself, and what it starts one after another and side by side."""
+    """A launcher that uses no GPU itself, and processes that it starts one after another and concurrently."""
     script = tmp_path / "launcher.py"
     script.write_text("""
 import multiprocessing, os, subprocess, sys

@@ -1,4 +1,4 @@
-"""Building where something is lacking: nothing is left out in silence, and a message says what to install."""
+"""Building without a dependency: no part is left out in silence; a message names the package to install."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def configure(run_program: RunProgram, compiler: str, tmp_path: Path) -> Configu
 
 
 def message(done: subprocess.CompletedProcess[str]) -> str:
-    """What CMake says on standard error, its line breaks taken back."""
+    """CMake's text on standard error, without its line breaks."""
     assert done.returncode != 0
     return re.sub(r"\s+", " ", done.stderr)
 

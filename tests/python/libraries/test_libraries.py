@@ -113,7 +113,7 @@ print(Accelerator().device)
 def test_children_of_programs_without_such_a_library_inherit_nothing(scripts: Scripts):
     """They may not import innkeeper, and died of a device that they do not know."""
     child = "import accelerate; print(accelerate.Accelerator().device)"
-    looks = "import importlib.util\nimportlib.util.find_spec('accelerate')\n"  # which imports nothing
+    looks = "import importlib.util\nimportlib.util.find_spec('accelerate')\n"  # find_spec() imports nothing.
     looks += "try:\n    import fastai\nexcept ImportError:\n    pass\n"
     code = looks + f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], check=True)"
     assert scripts.plain(code)[0] == "cpu\n"

@@ -14,7 +14,7 @@ NODES = "sim:2x16MiB,host:1GiB"
 
 
 def escape(node: str) -> torch.Tensor:
-    """The real memory of a tensor, kept by somebody when the tensor is gone."""
+    """The real memory of a tensor, which its caller keeps after the tensor's end."""
     x = torch.full((1000,), 7.0, device="managed")
     with innkeeper.resident(x, node) as real:
         kept = real.view(-1)

@@ -1,4 +1,4 @@
-"""INNKEEPER_SIM=times=hidden: plans price kernels that nobody times, as on a real GPU."""
+"""INNKEEPER_SIM=times=hidden: plans price kernels without measured times, as on a real GPU."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_kernels_are_priced_by_their_work(run_python: RunProgram, name: str) -> 
 
 @pytest.mark.slow
 def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
-    """Kernels take half to twice what they are priced at, and no bit depends on it."""
+    """Kernels take half to twice their price, and no bit depends on it."""
     runs = {
         sim: json.loads(run_python("-c", TRAIN, "linear", ROOMS["linear"], INNKEEPER_SIM=sim).stdout)
         for sim in (
@@ -85,7 +85,7 @@ SLOW = "times=hidden,card=custom:1:1:1GiB,link=custom:1"
 
 
 def measured(run_python: RunProgram, room: str, **env: str) -> tuple[list[str], dict[str, float]]:
-    """What the probe says, and the program."""
+    """Lines of the probe, and the results of the program."""
     done = run_python("-c", TRAIN, "linear", room, INNKEEPER_LOG="info", **env)
     said = [line for line in done.stderr.splitlines() if "measured of" in line]
     return said, json.loads(done.stdout)

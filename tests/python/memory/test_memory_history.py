@@ -77,7 +77,7 @@ def test_one_record_at_a_time(tmp_path: Path):
         memory._record_memory_history()
     memory._record_memory_history(None)  # the other record's end is not ours
     torch.ones(3, device="managed")
-    assert memory._snapshot()["device_traces"] == [[]]  # what was recorded, which is nothing
+    assert memory._snapshot()["device_traces"] == [[]]  # Nothing was recorded.
 
 
 @pytest.mark.usefixtures("ended")

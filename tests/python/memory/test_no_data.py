@@ -15,7 +15,7 @@ import torch, innkeeper, models
 from torch import nn
 """
 
-# Each training in one process: what it did, and what of it is there at the end.
+# Each training in one process: its losses and times, and the memory in use at the end.
 TRAIN_ALL = """
 done = {}
 for name, train in models.TRAININGS.items():
@@ -143,9 +143,10 @@ def test_the_same_operators_take_the_same_time_as_with_data(run_python: RunProgr
     blank = json.loads(run(run_python, TRAIN_ALL, "early,data=off", nodes, tmp_path))
     for name, (ops, seconds, peak, losses, weights) in real.items():
         assert any(losses) and not any(blank[name][3]) and blank[name][4] != weights, name
-        # What kernels allocate for themselves is not charged without data.
+        # Memory that kernels allocate for themselves is not charged without data.
         assert 0.5 * peak < blank[name][2] <= peak, name
-        if name != "mlp-autocast":  # its scaler looks at the gradients to see whether it skips the step
+        # Its scaler reads the gradients to decide whether it skips the step.
+        if name != "mlp-autocast":
             assert blank[name][0] == ops, name
             # A kernel's own workspace, which an LSTM's gives back, may have no shape.
             assert blank[name][1] == pytest.approx(seconds, rel=0.01), name

@@ -144,7 +144,7 @@ def test_resident_gives_the_real_tensor_and_keeps_writes():
     with innkeeper.resident(x) as real:
         assert real.device.type != "managed" and real.shape == x.shape and real.stride() == x.stride()
         real.add_(0)
-    del real  # who keeps it keeps its replica in place
+    del real  # A kept reference would keep its replica in place.
     with innkeeper.resident(x, "host", write=True) as real:
         assert real.device.type == "cpu"
         real.mul_(10)
@@ -226,7 +226,7 @@ def test_experiments_are_named():
 
 
 class _BornInBackward(torch.autograd.Function):
-    """Notes, in backward, the thread, where a tensor without operands is born, and what the stream gives."""
+    """Records in backward the thread, the node of a new tensor without operands, the stream's numbers."""
 
     seen: ClassVar[list[tuple[int, list[str], Tensor]]] = []
 

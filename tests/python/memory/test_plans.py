@@ -171,7 +171,7 @@ def test_with_what_is_short_nothing_moves(run_python: RunProgram):
     assert done.returncode == 0, done.stderr
     planned, fetched_with_it, fetched_with_half = json.loads(done.stdout)
     assert planned["period"]["bytes_short"] > 0 and fetched_with_it == 0 < fetched_with_half
-    # Hardly anything is computed: the link (PCIe 4, 25 GB/s) is what takes longest.
+    # The operators compute little: the link (PCIe 4, 25 GB/s) takes longest.
     last = planned["period"]
     assert planned["time_bound"] == pytest.approx(planned["bytes_bound"] / 25e9)
     assert 0 < last["kernel_seconds"] < planned["time_bound"] < last["seconds"]

@@ -1,4 +1,4 @@
-"""What is dropped is computed again, to the bit, by stress (as plans have it: test_recompute_plans.py)."""
+"""Discarded tensors are recomputed, to the bit, by stress (plans do the same: test_recompute_plans.py)."""
 
 from __future__ import annotations
 

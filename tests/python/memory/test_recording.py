@@ -1,4 +1,4 @@
-"""innkeeper.record: what operators touch and what they cost, in a file that `innkeeper replay` plays."""
+"""innkeeper.record: operators' accesses and costs, in a file that `innkeeper replay` plays."""
 
 from __future__ import annotations
 

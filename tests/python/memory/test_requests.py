@@ -55,7 +55,7 @@ def test_host_memory_is_flat_over_a_training():
                 step()
             peaks.append(innkeeper.stats()["nodes"]["host"]["peak"])
         assert innkeeper.stats()["evictions"] > 0
-        assert max(peaks) <= 48 * MIB, peaks  # four times 6 MiB, and what is on its way
+        assert max(peaks) <= 48 * MIB, peaks  # Four times 6 MiB, and the moves in flight.
         assert peaks[-1] <= 1.2 * peaks[0], peaks
     finally:
         for name, nbytes in budgets.items():
@@ -63,7 +63,7 @@ def test_host_memory_is_flat_over_a_training():
 
 
 def write_under_hints(home: str, to: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """A tensor that is written at ``home`` while another thread prefetches it, and what it should be."""
+    """A tensor that a loop writes at ``home`` while another thread prefetches it, and its expected value."""
     plain = torch.arange(float(MIB // 4))
     x = plain.to("managed")
     stop = threading.Event()

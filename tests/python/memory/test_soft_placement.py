@@ -22,7 +22,7 @@ SMALL = "sim:2x2MiB,host:256MiB"  # a matrix() below has 4 MiB
 def small(configure: Callable[[str], None]) -> Iterator[None]:
     configure(SMALL)
     before = torch.get_num_threads()
-    torch.set_num_threads(2)  # with more the slices of a simulated card must be larger
+    torch.set_num_threads(2)  # With more threads the slices of a simulated GPU must be larger.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -103,7 +103,7 @@ KNOWN: dict[str, Work] = {
 }
 
 
-# What PyTorch's counter leaves out: attention by the CPU's kernel, two products and five backward.
+# Operations that PyTorch's counter omits: attention by the CPU's kernel, two products and five backward.
 LEFT_OUT = {"a transformer's block": (2 + 5) * (2 * 2 * 4 * 24 * 24 * 8)}
 
 
@@ -161,7 +161,7 @@ def test_products_in_place(counted: Callable[[Work], float]) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_is_two_products_and_five_backward(counted: Callable[[Work], float], causal: bool) -> None:
-    """PyTorch counts so what GPUs run; its counter has no rule for the CPU's kernel."""
+    """PyTorch counts GPU kernels so; its counter has no rule for the CPU's kernel."""
     product = 2 * 2 * 4 * 24 * 40 * 16
     assert counted(attend(causal, grad=False)) == 2 * product
     assert counted(attend(causal, grad=True)) == (2 + 5) * product

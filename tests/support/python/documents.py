@@ -32,8 +32,7 @@ def fences(document: Path) -> list[Fence]:
 
 
 def without_numbers(text: str) -> str:
-    """Text with numbers and units as ``#`` and any spaces as one, so that the output of all machines is
-    alike."""
+    """Text with numbers and units as ``#`` and any spaces as one, so that all machines' output is alike."""
     return (
         " ".join(re.sub(r"\d[\d.,]*\d|\d", "#", text).split()).replace("# KiB", "# B").replace("# MiB", "# B")
     )

@@ -86,8 +86,7 @@ def had_runner(folder: Path) -> bool:
 
 
 def kill_runners(folder: Path) -> None:
-    """Kills the processes that run queues below this directory: late runners and supervisors make files
-    again."""
+    """Kills the processes that run queues below this directory: late ones make files again."""
     while found := runners_below(folder):
         for pid in found:
             with contextlib.suppress(OSError):
