@@ -1,4 +1,4 @@
-"""Files in the lease folder as running engines leave them for `innkeeper top`."""
+"""Files in the lease directory as running engines leave them for `innkeeper top`."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_cards_that_do_not_reach_each_other(machine: Machine):
 
 
 def test_a_card_that_is_leased_whole_is_left_alone(machine: Machine):
-    machine.start("run", "--", "sleep", "60")  # card 0
+    machine.start("run", "--", "sleep", "60")  # GPU 0
     wait_until(lambda: len(machine.held()) == 1)
     figures = links(machine)
     assert set(rates(figures)) == {(HOST, uuid(1)), (uuid(1), HOST)}

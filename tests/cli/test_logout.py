@@ -15,7 +15,7 @@ NOTE = "leases in /dev/shm/innkeeper are removed when "
 MACHINE = (
     "echo alice:x:12345:12345::/: >> /etc/passwd; chmod 0755 /run/lock; mkdir -p /run/systemd/sessions\n"
 )
-# The folder is another user's, so that the logout leaves it and its lock.
+# The directory is another user's, so that the logout leaves it and its lock.
 FOLDER = f"{THIRD} innkeeper pick > /dev/null 2>&1"
 # And alice's command has a lease there.
 RUNNING = f"{FOLDER}; {OTHER} innkeeper run -- sleep 60 & sleep 0.5"

@@ -70,7 +70,7 @@ def free_ports() -> list[int]:
 
 
 class Cluster:
-    """The daemons, in a folder of their own."""
+    """The daemons, in a directory of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

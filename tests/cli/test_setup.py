@@ -169,7 +169,7 @@ def test_leases_that_are_held_elsewhere_are_not_forgotten(sandbox: Sandbox) -> N
 
 
 def test_who_waits_in_a_folder_that_goes_is_told_and_gets_nothing_there(sandbox: Sandbox) -> None:
-    # A place in the line is a lease file too, so `setup` refuses; another root folder appears by hand.
+    # A place in the line is a lease file too, so `setup` refuses; another root directory appears by hand.
     said = sandbox(
         """
         mkdir -m 1777 /dev/shm/innkeeper; touch /dev/shm/innkeeper/alloc.lock

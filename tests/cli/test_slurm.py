@@ -17,7 +17,7 @@ echo "4711;cluster"
 
 
 class Submitter:
-    """The program beside a fake sbatch."""
+    """The program with a fake sbatch."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

@@ -75,7 +75,7 @@ def document(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
 
 
 def busy(machine: Machine) -> tuple[int, int]:
-    """A lease of 8 GiB on card 0 whose job uses 3 GiB; a process without a lease uses 5 GiB there.
+    """A lease of 8 GiB on GPU 0 whose job uses 3 GiB; a process without a lease uses 5 GiB there.
 
     The processes of `run` and of its command.
     """
@@ -236,7 +236,7 @@ def plain(text: str) -> str:
 def test_no_row_of_a_table_is_wider_than_the_terminal(machine: Machine, width: int):
     busy(machine)
     text = plain(on_terminal(machine, width, "status"))
-    # A remark is no row: an ordinary user's own folder has one.
+    # A remark is no row: an ordinary user's own directory has one.
     for line in (line for line in text.splitlines()[1:] if not line.startswith("leases protect ")):
         assert len(line) <= width, (width, line)
     if width >= 40:

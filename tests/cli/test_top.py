@@ -173,7 +173,7 @@ def test_no_driver_is_said_and_waited_for(machine: Machine, terminal: Terminal):
 
 
 def test_shows_what_managed_devices_hold_of_the_chosen_card(machine: Machine, terminal: Terminal):
-    machine.ok("status")  # makes the folder
+    machine.ok("status")  # makes the directory
     board = Board(machine.leases)
     board.add(4242, "python big.py", "node=cuda:0 139586437120 68719476736 137438953472 512 90000\n")
     machine.set(cards(2, {0: "  process 4242 64G\n"}))

@@ -40,7 +40,7 @@ def cache() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def sound() -> Iterator[None]:
-    """Begins with one card of 64 MiB; ends without violations, and with books that agree with a recount."""
+    """Begins with one GPU of 64 MiB; ends without violations, and with books that agree with a recount."""
     import innkeeper
 
     import torch

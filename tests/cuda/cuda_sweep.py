@@ -1,9 +1,9 @@
-"""Fails the n-th call to CUDA of a training step, for every n, on one card or two.
+"""Fails the n-th call to CUDA of a training step, for every n, on one GPU or two.
 
     python tests/cuda/cuda_sweep.py WORKLOAD CARDS [EVERY]
 
 Each n begins from the same saved state, and must end as tests/support/python/fault_sweep.py says: completed,
-right, or with an error of the card's (never want of memory) after which every element is one that the step
+right, or with an error of the GPU's (never want of memory) after which every element is one that the step
 gives it, the books are right, and the same step gives the right result. EVERY=7 takes every seventh n.
 
 With `lost` for WORKLOAD the n-th call finds its GPU gone for good: the step ends with an error of the GPU,
@@ -52,7 +52,7 @@ class CudaCalls(Injected):
 
 
 def lose(count: int, nth: int) -> bool:
-    """The n-th call finds its card gone, for good. Whether the step ended without noticing."""
+    """The n-th call finds its GPU gone, for good. Whether the step ended without noticing."""
     gc.collect()
     innkeeper.configure(here(f"sim:{count}x12KiB,host:64MiB"))
     with innkeeper.on(f"cuda:{count - 1}"):

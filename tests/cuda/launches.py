@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 INTERPRETED = {"TRITON_INTERPRET": "1"}
-LAUNCH = re.compile(r"no card runs (\w+) here, launched at card (\d+)")  # a kernel's name, and the card
+LAUNCH = re.compile(r"no card runs (\w+) here, launched at card (\d+)")  # a kernel's name, and the GPU
 
 
 def run(script: str, nodes: str, cache: Path, **settings: str) -> subprocess.CompletedProcess[str]:

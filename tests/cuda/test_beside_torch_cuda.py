@@ -1,4 +1,4 @@
-"""torch.cuda used beside us in the same process: own tensors, streams, graphs, limits and statistics."""
+"""torch.cuda used together with Innkeeper in one process: own tensors, streams, graphs, limits and statistics."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_emptying_the_cache_under_work_is_harmless() -> None:
 
 
 def test_emptying_the_cache_waits_for_the_work_of_every_card() -> None:
-    """PyTorch 2.11 asks for the stream of the card that is current, whose handle is every card's."""
+    """PyTorch 2.11 asks for the stream of the GPU that is current, whose handle is every GPU's."""
     with torch.cuda.device(1):
         operand = torch.full((8 * MIB,), 2.0, device="cuda:1")
         torch.cuda.synchronize()

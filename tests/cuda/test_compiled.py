@@ -1,6 +1,6 @@
-"""``torch.compile`` where cards compute: Triton's kernels, as operators (innkeeper.inductor.launch).
+"""``torch.compile`` where GPUs compute: Triton's kernels, as operators (innkeeper.inductor.launch).
 
-No card runs them here. Triton's interpreter does (``INTERPRETED``), or they are compiled as for a card and
+No GPU runs them here. Triton's interpreter does (``INTERPRETED``), or they are compiled as for a GPU and
 their launches held to CUDA's rules and counted, without a result.
 """
 

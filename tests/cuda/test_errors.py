@@ -100,7 +100,7 @@ def test_a_copy_whose_wait_failed_is_over_before_others_have_its_memory() -> Non
     with pytest.raises(torch.AcceleratorError), innkeeper.resident(x, "host"):
         pass
     ask("cancel_failures")
-    innkeeper.prefetch(y, "host")  # into the same memory, by the other card
+    innkeeper.prefetch(y, "host")  # into the same memory, by the other GPU
     with innkeeper.resident(y, "host") as real:
         torch.cuda.synchronize(0)
         assert bool((real == 3).all())
@@ -197,7 +197,7 @@ def test_memory_whose_unlocking_failed_is_never_taken_for_other_memory() -> None
 
 @pytest.fixture
 def broken_after() -> Iterator[None]:
-    """The fake's own mercy: after the test the card works again."""
+    """The fake's own mercy: after the test the GPU works again."""
     yield
     gc.collect()
     for card in (0, 1):
@@ -226,7 +226,7 @@ def test_a_card_that_is_gone_takes_with_it_what_it_alone_held_by_name(error: int
     with innkeeper.on("cuda:1"):
         assert torch.equal(elsewhere.add_(1).cpu(), pattern(2) + 2)
         assert torch.equal(with_host.add_(1).cpu(), pattern(1) + 1)
-    fresh = torch.ones(MIB, device="managed")  # placed where a card works
+    fresh = torch.ones(MIB, device="managed")  # placed where a GPU works
     assert innkeeper.where(fresh) == ["cuda:1"]
     assert fresh.sum().item() == MIB
     innkeeper.manager().check_invariants()

@@ -1,4 +1,4 @@
-"""Bytes that go up, down and across come back as they were, in every order in which the card may work."""
+"""Bytes that go up, down and across come back as they were, in every order in which the GPU may work."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_memory_that_a_copy_still_reads_is_not_unmapped() -> None:
     innkeeper.evict(managed)
     assert ask("pending") > 0, "its copy is still to be made"
     with others_hold(0, left - 8 * MIB), torch.cuda.stream(torch.cuda.Stream()):
-        other = torch.full((5 * MIB,), 3, dtype=torch.int32, device="cuda")  # 20 MiB of the card's 32
+        other = torch.full((5 * MIB,), 3, dtype=torch.int32, device="cuda")  # 20 MiB of the GPU's 32
         assert bool((other.cpu() == 3).all())
     assert torch.equal(managed.cpu(), original)
 

@@ -1,4 +1,4 @@
-"""Processes with settings of their own: they fork, end, have an old driver, other cards' names, no peers.
+"""Processes with settings of their own: they fork, end, have an old driver, other GPUs' names, no peers.
 
 A violation of CUDA's rules ends each with a status of its own (tests/fake_cuda/runtime/report.h).
 """

@@ -1,7 +1,7 @@
 """Kernels of Triton's that a program launches by hand are lent managed tensors' memory.
 
-No card computes them here. They are compiled for one, and their launches are held to CUDA's rules; Triton
-asks the driver itself whether each address is a card's.
+No GPU computes them here. They are compiled for one, and their launches are held to CUDA's rules; Triton
+asks the driver itself whether each address is a GPU's.
 """
 
 from __future__ import annotations

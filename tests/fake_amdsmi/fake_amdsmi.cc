@@ -30,7 +30,7 @@ fake_nvml::Stage stage("INNKEEPER_FAKE_AMDSMI", amdsmi::kNotInitialized);
 constexpr uintptr_t kSocketMark = 2;
 constexpr uintptr_t kDeviceMark = 1;
 
-// Each card is in a socket of its own.
+// Each GPU is in a socket of its own.
 template <class Handle>
 Handle handle_of(uintptr_t generation, size_t card, uintptr_t mark) {
   return reinterpret_cast<Handle>((generation << 24) | (card << 12) | mark);
@@ -76,7 +76,7 @@ Code write_text(Call& call, const std::string& text, void* place, size_t length)
   return call.answer(place, length, true);
 }
 
-// As the library does: count alone where there is no room given.
+// Like the library: writes only the count if the caller passes no array.
 template <class Handle>
 Code write_handles(Call& call, uint32_t* count, Handle* handles, const std::vector<Handle>& all) {
   if (handles == nullptr) {
@@ -268,7 +268,7 @@ FAKE_API Code amdsmi_get_power_cap_info(amdsmi::Device device, uint32_t, amdsmi:
   return call.answer(cap, sizeof *cap);
 }
 
-// Newer cards have no sensor at the edge.
+// Newer GPUs have no sensor at the edge.
 FAKE_API Code amdsmi_get_temp_metric(amdsmi::Device device, int sensor, int, int64_t* celsius) {
   Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();

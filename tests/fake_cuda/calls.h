@@ -64,7 +64,7 @@ Error cuMemUnmap(unsigned long long at, size_t size);
 inline constexpr int kDefaultKind = 4;  // cudaMemcpyDefault
 inline constexpr int kLate = 0, kEarly = 1, kRandom = 2;
 
-// Each test begins late, with cards that work, and ends with nothing pending and without violations.
+// Each test begins late, with GPUs that work, and ends with nothing pending and without violations.
 class FakeCuda : public testing::Test {
  protected:
   void SetUp() override {

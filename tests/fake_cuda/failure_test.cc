@@ -1,4 +1,4 @@
-// Failures on demand: one call, a card that is broken for good, a driver too old, a process that was forked.
+// Failures on demand: one call, a GPU that is broken for good, a driver too old, a process that was forked.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -26,8 +26,8 @@
 //   library 26 0 2 0              its version; structs have that version's layout
 //     node N                      the GPU's compute node, as the kernel numbers them
 //
-// A GPU does not support values that its script lacks. A file that cannot be understood ends the process, with a
-// line on standard error: a test must not pass on it.
+// A GPU does not support values that its script lacks. A file that cannot be understood ends the process,
+// with a line on standard error: a test must not pass on it.
 #pragma once
 
 #include <array>
@@ -68,7 +68,7 @@ struct Device {
   std::optional<std::pair<uint32_t, uint32_t>> clocks = {};
   std::optional<uint64_t> clock_reasons = {};
   std::vector<Process> processes = {};
-  std::vector<int> nvlinks = {};                // a card's index, or kSwitch
+  std::vector<int> nvlinks = {};                // a GPU's index, or kSwitch
   std::optional<uint32_t> most_instances = {};  // MIG is on
   std::vector<Device> instances = {};
   uint32_t gpu_instance = 0, compute_instance = 0;

@@ -13,7 +13,7 @@ class FaultedProgram {
  public:
   explicit FaultedProgram(Machine& machine) : machine_(machine) {}
 
-  // A fixed program that makes room, fetches, copies between accelerators and spills to disk. Returns its
+  // A fixed program that evicts, fetches, copies between accelerators and spills to disk. Returns its
   // failures.
   int run() {
     for (size_t i = 0; i < 6; ++i) make(i % 2, 3000 + 100 * i);

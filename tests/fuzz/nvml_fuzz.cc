@@ -51,7 +51,7 @@ constexpr const char* kDrivers[] = {"550.54.15", "535.54.03", "535.86.05",     "
                                     "x",         "535",       "999999999999.1"};
 constexpr const char* kBadUuids[] = {"GPU-", "gpu-aaaaaaaa", "GPU-a,aaaaaa", "GPU-\x01zzzzz", "nonsense"};
 
-// A card as the script has it.
+// A GPU as the script has it.
 struct Made {
   std::string uuid;
   bool good = false;  // nothing is wrong with it: it must be there
@@ -88,7 +88,7 @@ class Script {
     line("error " + made.function + " " + std::to_string(code));
     return made;
   }
-  // Of a card. True: it says that the card is lost, at a question that is asked of each.
+  // Of a GPU. True: it says that the GPU is lost, at a question that is asked of each.
   bool card_error() {
     static const std::set<std::string> kAlways = {"nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates",
                                                   "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"};
@@ -152,12 +152,12 @@ class Script {
       for (size_t count = input_.upto(3); count > 0; --count)
         if (!instance(count)) made.good = false;
     }
-    // Of two with one name only the first is a card, if it is one: then the name says nothing.
+    // Of two with one name only the first is a GPU, if it is one: then the name says nothing.
     for (Made& other : cards_)
       if (other.uuid == made.uuid) other.good = other.gone = made.gone = false;
     cards_.push_back(std::move(made));
   }
-  // False: it may say that its card is lost, which then is not there.
+  // False: it may say that its GPU is lost, which then is not there.
   bool instance(size_t number_of) {
     const uint8_t kind = input_.byte();
     line("instance MIG-" + std::string(8, static_cast<char>('0' + number_of + 10 * (kind > 240))) + " " +

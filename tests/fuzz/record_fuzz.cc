@@ -106,7 +106,7 @@ Record some_record(Input& input, const std::vector<std::string>& wholes) {
   return record;
 }
 
-// ---- A folder
+// ---- A directory
 
 struct File {
   std::string name;
@@ -249,8 +249,8 @@ class Scene {
     }
   }
 
-  // The same file under two names. Which of them is read first is the folder's choice, so a lease that has
-  // parts has but one: else the parts would count beside it.
+  // The same file under two names. Which of them is read first is the directory's choice, so a lease that has
+  // parts has but one: else the parts would count in addition to it.
   void put_link(Input& input, const std::string& name) {
     const auto has_parts = [](const File& file) {
       const std::optional<Record> record = decode(file.content);

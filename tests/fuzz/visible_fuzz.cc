@@ -57,7 +57,7 @@ std::vector<Machine> make_machines() {
            {instance("MIG-5555", 1, 0), instance("MIG-6666", 2, 0), instance("MIG-6777", 2, 1)}),
       card("GPU-bb22-1", "02")};
   all[1].places = {"MIG-5555", "GPU-bb22-1"};
-  all[1].one_model = false;  // CUDA's order of a card with MIG on and one without is its own
+  all[1].one_model = false;  // CUDA's order of a GPU with MIG on and one without is its own
   all[2] = all[0];
   all[2].now.cards[2].name = "NVIDIA T4";
   all[2].one_model = false;

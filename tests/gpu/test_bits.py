@@ -1,4 +1,4 @@
-"""Weights after 20 steps on a card are bitwise equal at 100, 70 and 40 % of the peak, and to plain CUDA's.
+"""Weights after 20 steps on a GPU are bitwise equal at 100, 70 and 40 % of the peak, and to plain CUDA's.
 
 With dropout plain CUDA draws other numbers, so there only the budgets are compared.
 """

@@ -1,6 +1,6 @@
-"""torch.compile with Inductor: a compiled model has plain PyTorch's compiled bits with room and without.
+"""torch.compile with Inductor: a compiled model has plain PyTorch's compiled bits at every budget.
 
-On a card the kernels are Triton's (innkeeper.inductor.launch), each timed once to choose its form: so plain
+On a GPU the kernels are Triton's (innkeeper.inductor.launch), each timed once to choose its form: so plain
 PyTorch compiles first, and its choices are kept in Inductor's cache for the other.
 """
 

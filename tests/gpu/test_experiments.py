@@ -1,4 +1,4 @@
-"""Two experiments at a time on a card that holds neither whole: each ends as it does alone."""
+"""Two experiments at a time on a GPU that holds neither whole: each ends as it does alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Copies run concurrently with kernels: the time of both, compared with the longer of the two alone in the
 same process.
 
-On a card by the clock on the wall; on a simulated one by the simulator's, which is a model and exact.
+On a GPU by the clock on the wall; on a simulated one by the simulator's, which is a model and exact.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def test_a_training_step_short_of_memory() -> None:
 
 @pytest.mark.real
 def test_what_moves_is_page_locked() -> None:
-    """By the profile: copies of pageable memory would not run beside anything."""
+    """By the profile: copies of pageable memory would run concurrently with nothing."""
     innkeeper.configure(nodes=nodes(2 << 30))
     wanted = torch.ones(256 * MIB // 4, device="managed")
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:

@@ -1,4 +1,4 @@
-"""Random numbers on a card come from the managed stream: the seed decides them, not memory."""
+"""Random numbers on a GPU come from the managed stream: the seed decides them, not memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room is made inside the caching allocator: for managed tensors, for kernels and for plain CUDA tensors."""
+"""The caching allocator evicts inside an allocation: for managed tensors, for kernels and for plain CUDA tensors."""
 
 from __future__ import annotations
 

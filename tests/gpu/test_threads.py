@@ -1,4 +1,4 @@
-"""Two threads share a card that cannot hold both: each gets the bits that it gets alone."""
+"""Two threads share a GPU that cannot hold both: each gets the bits that it gets alone."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kLongHeld = 3;       // pins and escapes at a time, so that operators find room
+constexpr size_t kLongHeld = 3;       // Most pins and escapes at once, so that operators find free space.
 constexpr size_t kCheckInterval = 6;  // steps of all lanes together between two checks
 
 class Walk {

@@ -27,7 +27,7 @@ struct WalkOptions {
   size_t max_blocks = 24;
   // Size at which pinned blocks and a kernel's operands fit three quarters of a budget.
   size_t max_size = 4500;
-  bool may_run_out = false;  // the machine is so small that requests may find no room
+  bool may_run_out = false;  // The machine is so small that requests may find no free space.
   size_t lanes = 1;
 };
 

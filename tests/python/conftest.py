@@ -76,7 +76,7 @@ def bytes_kept() -> int:
 
 @pytest.fixture
 def refuse_mixed() -> Iterator[None]:
-    """CUDA's rule for one test: an operator refuses CPU tensors beside managed ones."""
+    """CUDA's rule for one test: an operator refuses CPU tensors together with managed ones."""
     from innkeeper import _C, mixed
 
     before = _C.moves_cpu_tensors()

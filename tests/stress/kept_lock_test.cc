@@ -353,7 +353,7 @@ TEST_F(LeaseKeptLockTest, DeadOnesAreLeftLying) {
   EXPECT_EQ(access(file.c_str(), F_OK), 0);
 }
 
-// A card has room for one of them at a time, which they see for themselves.
+// A GPU has memory for one lease at a time, which the processes check themselves.
 TEST_F(LeaseKeptLockTest, AStormIsPromisedNothingTwice) {
   keep(kKeeper);
   auto* const there = static_cast<std::atomic<int>*>(

@@ -43,7 +43,7 @@ using test::LeaseFolder;
 
 constexpr int kWorkers = 32;
 constexpr int kCards = 4;
-constexpr int64_t kUnits = 1000;  // MiB of a card
+constexpr int64_t kUnits = 1000;  // MiB of a GPU
 constexpr const char* kSteps[] = {"locked",           "scanned",   "before reaping",  "reaped",  "created",
                                   "life locked",      "written",   "readable",        "renamed", "unlocked",
                                   "before rewriting", "rewritten", "before removing", "removed"};

@@ -144,7 +144,9 @@ TEST(NurseryStress, WhatOthersHaveIsRoomToCome) {
       together();
       for (uint64_t i = 0; i < 5 + round % 20; ++i) {
         Result<Block*> made = machine.make(node, pattern(24 * 1024, 1));
-        if (made.ok()) machine->destroy(made.value());  // else the other one has its room, for no operator
+        if (made.ok())
+          machine->destroy(
+              made.value());  // Fails while the other thread has the space outside of an operator.
       }
     });
     together();

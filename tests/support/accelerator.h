@@ -1,4 +1,4 @@
-// A small simulated card, and kernels on it that write and check bytes.
+// A small simulated GPU, and kernels on it that write and check bytes.
 #pragma once
 
 #include <gtest/gtest.h>

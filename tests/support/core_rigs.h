@@ -1,4 +1,4 @@
-// Rigs (device_rig.h) of core's devices: the host, the disk, simulated cards, and the cards that fail on
+// Rigs (device_rig.h) of core's devices: the host, the disk, simulated GPUs, and the GPUs that fail on
 // demand by which the engine is tried.
 #pragma once
 

@@ -96,7 +96,7 @@ class FaultyDevice final : public Device {
   FaultyDevice(std::unique_ptr<Device> inner, FaultPlan* plan, bool peers, bool unseen = false)
       : Device(&gone_), inner_(std::move(inner)), plan_(plan), peers_(peers), unseen_(unseen) {}
 
-  // From now on it answers nothing any more, like a card that fell off its bus.
+  // From now on it answers nothing any more, like a GPU that fell off its bus.
   void lose() { gone_.store(true); }
   Status loss() const override { return Status(Code::device_lost, name() + " is lost"); }
 

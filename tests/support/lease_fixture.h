@@ -29,12 +29,12 @@ using test::soon;
 using test::wait_for;
 using test::whole;
 
-// A folder of the test's own, an arbiter of it, and a machine whose cards only leases use.
+// A directory of the test's own, an arbiter of it, and a machine whose GPUs only leases use.
 class LeaseFixture : public testing::Test {
  protected:
   explicit LeaseFixture(Machine machine = idle_machine(2)) : machine_(std::move(machine)) {}
 
-  // Bytes of a card that are not promised.
+  // Bytes of a GPU that are not promised.
   Bytes available(int card = 0) {
     return arbiter_.ledger(machine_).value()[static_cast<size_t>(card)].available;
   }

@@ -1,4 +1,4 @@
-// A lease folder of a test's own, and machines of plain cards.
+// A lease directory of a test's own, and machines of plain GPUs.
 #pragma once
 
 #include <filesystem>

@@ -53,7 +53,7 @@ class Machine {
   explicit Machine(const MachineOptions& options = {}) {
     std::vector<NodeSetup> nodes;
     for (size_t i = 0; i < options.accelerators; ++i) {
-      // Room beyond the budget: that the budget holds is the engine's doing, not the capacity's.
+      // More capacity than the budget: the engine enforces the budget, not the capacity.
       cards_.push_back(std::make_shared<sim::Accelerator>(sim::Options{.name = "sim:" + std::to_string(i),
                                                                        .capacity = MiB(64),
                                                                        .visibility = options.visibility,

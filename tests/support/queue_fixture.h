@@ -22,7 +22,7 @@ using test::QueueFolder;
 using test::shell;
 using test::soon;
 
-// An open folder without a queue: for tests that read and write its files themselves.
+// An open directory without a queue: for tests that read and write its files themselves.
 class QueueFolderTest : public testing::Test {
  protected:
   Store store(Durable durable = Durable::processes) const { return good(Store::open(*folder_, durable)); }
@@ -33,7 +33,7 @@ class QueueFolderTest : public testing::Test {
     job.directory = "/";
     return job;
   }
-  // A file of the test's own, outside the queue's folder.
+  // A file of the test's own, outside the queue's directory.
   std::string path(const char* name) const { return (outer_.outer() / name).string(); }
   // The process number of the supervisor of the job's first attempt; 0 until the attempt has begun.
   pid_t supervisor(JobId id) const {

@@ -47,7 +47,7 @@ inline std::string content(const std::filesystem::path& path) {
 
 inline void spit(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
 
-// Removed with everything in it, when its processes have gone. Leases are in a folder beside it.
+// Removed with everything in it, when its processes have gone. Leases are in a sibling directory.
 class QueueFolder {
  public:
   QueueFolder() { environment_.set("INNKEEPER_LEASE_DIR", (outer() / "leases").string()); }
@@ -108,7 +108,7 @@ class QueueFolder {
   Environment environment_;
 };
 
-// A job without cards that runs in a shell.
+// A job without GPUs that runs in a shell.
 inline queue::JobSpec shell(const std::string& script) {
   queue::JobSpec spec;
   spec.command = {"/bin/sh", "-c", script};

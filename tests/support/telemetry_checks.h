@@ -22,7 +22,7 @@ namespace innkeeper::telemetry {
 using test::FakeAmdGpus;
 using test::FakeGpus;
 
-// The cards' UUIDs in the order of the snapshot, separated by spaces.
+// The GPUs' UUIDs in the order of the snapshot, separated by spaces.
 inline std::string uuids(const Snapshot& now) {
   std::string text;
   for (const Card& card : now.cards) text += (text.empty() ? "" : " ") + card.uuid;

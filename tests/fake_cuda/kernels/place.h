@@ -11,7 +11,7 @@ namespace fake_cuda {
 class Place {
  public:
   explicit Place(const at::Tensor& tensor);  // Requires: the tensor is on a GPU.
-  // The card's bytes as a tensor of the host's, while work runs.
+  // The GPU's bytes as a tensor of the host's, while work runs.
   at::Tensor open() const;
 
  private:

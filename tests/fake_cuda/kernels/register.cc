@@ -54,7 +54,7 @@ bool is_left(std::string_view name) {
   return false;
 }
 
-// Between cards and to and from the host as ever: those are the runtime's copies. On one card with a change
+// Between GPUs and to and from the host as ever: those are the runtime's copies. On one GPU with a change
 // of type or layout CUDA runs a kernel.
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   const bool bytes_alone = self.scalar_type() == source.scalar_type() && self.is_contiguous() &&

@@ -30,7 +30,7 @@ struct Kept {
   std::vector<Operand> operands;
 };
 
-// Numbers that depend on the card's generator alone: deterministic, but not CUDA's.
+// Numbers that depend on the GPU's generator alone: deterministic, but not CUDA's.
 c10::IValue host_generator(const c10::IValue& given, c10::DeviceIndex card) {
   at::Generator generator =
       given.isNone() ? at::cuda::detail::getDefaultCUDAGenerator(card) : given.toGenerator();

@@ -1,4 +1,4 @@
-// An operator of a card, by the host's kernel: the shapes at once, the numbers when its stream gets there.
+// An operator of a GPU, by the host's kernel: the shapes at once, the numbers when its stream gets there.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

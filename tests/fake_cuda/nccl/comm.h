@@ -3,7 +3,7 @@
 // Every rank takes part in every collective in the same order, and waits for all, so a rank that is at its
 // n-th has left the others' (n-2)-th behind: its own file of that one can go.
 //
-// Thread safety: none is needed. A communicator's work is on streams of one card, in order.
+// Thread safety: none is needed. A communicator's work is on streams of one GPU, in order.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace fake_nccl {
 class Comm {
  public:
   Comm(std::string folder, int rank, int ranks) : folder_(std::move(folder)), rank_(rank), ranks_(ranks) {}
-  // The last of the ranks to go takes the folder with it.
+  // The last of the ranks to go takes the directory with it.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -43,7 +43,7 @@ class Comm {
   std::map<int, uint64_t> sent_, received_;
 };
 
-// A folder for a new communicator, in the id that its ranks are told; empty on failure.
+// A directory for a new communicator, in the id that its ranks are told; empty on failure.
 std::string new_folder();
 
 }  // namespace fake_nccl

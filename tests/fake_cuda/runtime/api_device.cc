@@ -15,7 +15,7 @@ void put(Properties& properties, size_t offset, Value value) {
   memcpy(properties.bytes + offset, &value, sizeof value);
 }
 
-// Of a card with eight processors of the ninth generation.
+// Of a GPU with eight processors of the ninth generation.
 void describe(Properties& p, const Card& card) {
   using P = Properties;
   memset(&p, 0, sizeof p);

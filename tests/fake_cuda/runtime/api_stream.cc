@@ -6,7 +6,7 @@
 namespace fake_cuda {
 namespace {
 
-// `body` for a stream that there is, on a card that works.
+// `body` for a stream that there is, on a GPU that works.
 template <class Body>
 Error with_stream(const char* name, StreamHandle handle, Body&& body) {
   return call(name, Needs::driver, [&] {

@@ -1,5 +1,5 @@
 // Every function of the C interface goes through here: the lock, the state of the process (forked, at its
-// end), a driver that is too old, failures that a test asked for, a card that is broken, the thread's last
+// end), a driver that is too old, failures that a test asked for, a GPU that is broken, the thread's last
 // error.
 #pragma once
 

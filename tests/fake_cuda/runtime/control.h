@@ -10,7 +10,7 @@ long fake_cuda_violations();
 void fake_cuda_forget_violations();
 
 // The call of that name ("" for any) after `skip` others fails with `error`, once. `effect`: 0 nothing
-// else, 1 the card answers so from now on (as after an illegal access), 2 the same, for a card that has
+// else, 1 the GPU answers so from now on (as after an illegal access), 2 the same, for a GPU that has
 // fallen off the bus.
 void fake_cuda_fail(const char* name, long skip, int error, int effect);
 void fake_cuda_cancel_failures();

@@ -38,7 +38,7 @@ int& current_card();  // Ordinal that the calling thread has chosen.
 // From now on every call for the GPU answers `error`. Drops the GPU's work and poisons its memory. Work
 // already given to other GPUs completes.
 void break_card(int index, Error error);
-// The fake's own: a card that works again, empty-handed. No real one does that without a new process.
+// The fake's own: a GPU that works again, empty-handed. No real one does that without a new process.
 void repair_card(int index);
 
 }  // namespace fake_cuda

@@ -58,7 +58,7 @@ void set_mode(Mode mode, unsigned seed);
 Stream* new_stream(int card, unsigned flags, int priority);
 void forget_stream(Stream* stream);  // The stream's work runs at some later time.
 Stream* stream_of(
-    StreamHandle handle);  // the calling thread's card's default stream for 0; null if it is none
+    StreamHandle handle);  // the calling thread's GPU's default stream for 0; null if it is none
 Stream* default_stream(int card);
 Event* new_event(int card, unsigned flags);
 Event* event_of(EventHandle handle);  // null if it is none
@@ -67,10 +67,10 @@ void forget_event(Event* event);
 void enqueue(Stream& stream, std::function<void()> run, HostRange host = {});
 void record(Event& event, Stream& stream);
 void wait_for(Stream& stream, const Event& event);
-// Default streams wait for all others of their card that did not ask to be left out, and these for them.
+// Default streams wait for all others of their GPU that did not ask to be left out, and these for them.
 void join_default(Stream& stream);
 
-// Whether it is through; one that is asked often enough runs (a card makes progress by itself).
+// Whether it is through; one that is asked often enough runs (a GPU makes progress by itself).
 bool is_through(Stream& stream);
 bool is_through(Event& event);
 void run_stream(Stream& stream);
@@ -83,7 +83,7 @@ void drop_work(int card);
 // The first work that has not run and touches the range; null if none does.
 const HostRange* pending_host(const void* data, size_t size);
 size_t pending_work();
-// The card whose work runs on the calling thread; -1 outside of any.
+// The GPU whose work runs on the calling thread; -1 outside of any.
 int running_card();
 
 Graph* begin_capture(Stream& stream);

@@ -342,7 +342,7 @@ def test_an_operator_that_throws_leaves_nothing_pinned(squeeze: Squeeze):
     table = torch.arange(64.0, device="managed").view(8, 8)
     far = torch.tensor([3, 99], device="managed")
     for _ in range(20):
-        if KIND == "sim":  # a card looks at indices in its kernel, and is lost by one that is too far
+        if KIND == "sim":  # a GPU looks at indices in its kernel, and is lost by one that is too far
             with pytest.raises(IndexError):
                 F.embedding(far, table)
         with pytest.raises(RuntimeError):

@@ -156,7 +156,7 @@ class SeeingFunctions(TorchFunctionMode):
 
 
 def tight_sums(xs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Needs room in the middle: neither all operands nor all results fit."""
+    """Needs evictions in the middle: neither all operands nor all results fit."""
     return [torch.add(x, x) for x in xs]
 
 

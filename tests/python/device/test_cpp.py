@@ -55,8 +55,8 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(compiler: str, run_program: RunProgram, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    # PyTorch's folder, for where it is not the package's neighbour; and many compilers' default, under which
-    # by_name, that needs nothing of ours, is to have the device all the same.
+    # PyTorch's directory, for where it is not the package's neighbour; and many compilers' default, under
+    # which by_name, that needs nothing of ours, is to have the device all the same.
     torch_dir = f"-DINNKEEPER_TORCH_DIR={Path(torch.__file__).parent}"
     as_needed = PLAIN | {"LDFLAGS": "-Wl,--as-needed"}
     consumer, example = tmp_path_factory.mktemp("consumer"), tmp_path_factory.mktemp("example")

@@ -90,7 +90,7 @@ def test_an_output_that_is_an_input_is_not_given_another_shape():
         assert torch.sub(x, x, out=x) is x and x.item() == 0
 
 
-# From page-locked memory a card reads when it gets there, as CUDA says: that is its programs' to wait for.
+# From page-locked memory a GPU reads when it gets there, as CUDA says: that is its programs' to wait for.
 @pytest.mark.parametrize("pinned", [False, True] if KIND == "sim" else [False])
 def test_a_source_that_is_overwritten_in_flight(squeeze: Squeeze, pinned: bool):
     """1bit-MONSTER #2213, ninfer-3090 #44: a non-blocking copy reads its source after it was filled again."""

@@ -129,7 +129,7 @@ class Concrete(Base):
 
 
 class Both(ManagedModule, Concrete, ABC):
-    """A managed base beside an abstract one, and no constructor of its own."""
+    """A managed base together with an abstract one, and no constructor of its own."""
 
 
 class Counting(type):

@@ -1,4 +1,4 @@
-"""CPU tensors beside managed ones: operators move them, and the bits are those of moving by hand."""
+"""CPU tensors together with managed ones: operators move them, and the bits are those of moving by hand."""
 
 from __future__ import annotations
 

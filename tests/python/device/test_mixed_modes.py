@@ -1,4 +1,4 @@
-"""CPU tensors beside managed ones in autocast, tracing, torch.func, checkpoints, hooks and threads."""
+"""CPU tensors together with managed ones in autocast, tracing, torch.func, checkpoints, hooks and threads."""
 
 from __future__ import annotations
 

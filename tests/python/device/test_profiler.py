@@ -1,4 +1,4 @@
-"""PyTorch's profiler shows the engine's copies beside the operators that asked for them."""
+"""PyTorch's profiler shows the engine's copies together with the operators that caused them."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_garbage_in_the_record_is_left_out(
 
 
 def test_every_job_runs_in_at_least_every_third_run_of_ci() -> None:
-    """In fresh clones, beside a `make test` of 25 minutes: 57 in all."""
+    """In fresh clones, in addition to a `make test` of 25 minutes: 57 in all."""
     for start in range(3):
         ran: set[str] = set()
         for number in range(start, start + 3):

@@ -44,7 +44,7 @@ class Device:
     def __exit__(self, *_): calls.append(("out", self.i))
 torch.cuda.device = Device
 """
-"""PyTorch's CUDA, played by what its Python side calls, since no card is here."""
+"""PyTorch's CUDA, played by what its Python side calls, since no GPU is here."""
 
 
 def test_pytorch_is_limited_when_cuda_starts_and_not_before(machine: FakeMachine):

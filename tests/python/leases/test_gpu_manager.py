@@ -1,4 +1,4 @@
-"""GPUManager: methods of one's own, columns of nvidia-smi, its file in the work folder, and errors."""
+"""GPUManager: methods of one's own, columns of nvidia-smi, its file in the work directory, and errors."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def wait_for(folder: Path, node: str, resident: int) -> list[int]:
 
 @pytest.fixture
 def start(start_program: StartProgram) -> StartProgram:
-    """Starts a program whose lease folder is this one."""
+    """Starts a program whose lease directory is this one."""
 
     def started(folder: Path, program: str = PROGRAM) -> subprocess.Popen[str]:
         env = os.environ | {"INNKEEPER_LEASE_DIR": str(folder)}
@@ -74,7 +74,7 @@ def test_a_program_shows_what_is_resident_until_it_ends(start: StartProgram, tmp
     say(process, "ready")
     budget, _, peak, evictions, operators = wait_for(tmp_path, "sim:0", 8 << 20)
     assert budget == 9 << 20 and 8 << 20 <= peak <= budget
-    assert evictions == 3  # five of 4 MiB were born on a node with room for two
+    assert evictions == 3  # A node that holds two got five tensors of 4 MiB.
     assert operators >= 5
     wait_for(tmp_path, "host", 12 << 20)
     go_on(process)

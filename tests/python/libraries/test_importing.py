@@ -33,7 +33,7 @@ def test_beside_a_pytorch_without_a_version(run_python: RunProgram):
 
 
 def copied(folder: Path) -> Path:
-    """The installed package's files but for its extension, which is a link, in a folder of their own."""
+    """The installed package's files but for its extension, which is a link, in a directory of their own."""
     there = folder / "innkeeper"
     shutil.copytree(
         Path(innkeeper.__file__).parent, there, ignore=shutil.ignore_patterns("*.so", "__pycache__")

@@ -80,7 +80,7 @@ def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
     assert hidden["kernels"] == pytest.approx(model["kernels"], rel=0.002), "prices know no factors"
 
 
-# A slow GPU, so that little room suffices to measure it.
+# A slow GPU, so that little memory suffices to measure it.
 SLOW = "times=hidden,card=custom:1:1:1GiB,link=custom:1"
 
 

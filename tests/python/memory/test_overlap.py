@@ -1,4 +1,4 @@
-"""Copies run beside kernels, on queues of their own: by the simulators' clock, which is a model and exact."""
+"""Copies run concurrently with kernels, on queues of their own: by the simulators' clock, which is a model and exact."""
 
 from __future__ import annotations
 

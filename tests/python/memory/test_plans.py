@@ -144,7 +144,7 @@ def test_plans_change_no_bit_and_cost_nothing(run_python: RunProgram, kind: str)
     assert recompute["simulated_seconds"] <= 1.02 * planned["simulated_seconds"]
 
 
-# A model that fits neither the card nor the host, and a host that computes.
+# A model that fits neither the GPU nor the host, and a host that computes.
 SPILLED = SCRIPT.replace('"sim:1x5MiB,host:256MiB"', "sys.argv[2]")
 
 

@@ -263,7 +263,7 @@ with FakeTensorMode() as mode:
 
 
 def test_copies_between_tight_devices_in_both_directions_never_wait_for_each_other(scripts: Scripts):
-    """Each copy needs room on one device while it reads the other; waiting with a pin there was a deadlock."""
+    """Each copy needs free space on one device while it reads the other; a wait with a pin was a deadlock."""
     code = """
 import threading, torch
 shape = (256, 256)

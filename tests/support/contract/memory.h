@@ -71,7 +71,7 @@ inline void asked_for_nothing_it_takes_nothing(Trial& t) {
   t.expect(t.books().charged() == Bytes(0), "and cost nothing");
 }
 
-// As the engine makes room: inside the allocation that is short of it.
+// The engine evicts so: inside the allocation that is short of space.
 inline void may_be_used_while_it_charges(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
   Contents& saved = t.room(kBytes);

@@ -1,4 +1,4 @@
-// Copies, and kernels beside them.
+// Copies, and kernels that run concurrently with them.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""Which accelerators tests take: simulated ones, or with INNKEEPER_TEST_ON=cuda cards (fake: `make cuda`)."""
+"""Which accelerators tests take: simulated ones, or with INNKEEPER_TEST_ON=cuda GPUs (fake: `make cuda`)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ card {C}
 
 
 def build_fakes(folder: Path, compiler: str, run_program: RunProgram) -> None:
-    """Compiles the libraries into a folder: some seconds, and no build tree needs to be there."""
+    """Compiles the libraries into a directory: some seconds, and no build tree needs to be there."""
     shared = (FAKES / "call.cc", FAKES / "script.cc")
     for file, sources in {
         "libnvidia-ml.so.1": (FAKES / "fake_nvml.cc", *shared),
@@ -56,7 +56,7 @@ def build_fakes(folder: Path, compiler: str, run_program: RunProgram) -> None:
 
 @dataclass
 class FakeMachine:
-    """Its libraries, and the folder of its script and leases."""
+    """Its libraries, and the directory of its script and leases."""
 
     libraries: Path
     folder: Path
@@ -79,7 +79,7 @@ class FakeMachine:
         return given | more
 
     def amd(self) -> dict[str, str]:
-        """Variables that add a card of AMD's with more memory than the others have: GPU-dddddddddddddddd."""
+        """Variables that add a GPU of AMD's with more memory than the others have: GPU-dddddddddddddddd."""
         script = self.folder / "amd"
         script.write_text("card dddddddddddddddd\n  bus 0000:04:00.0\n  memory 192G 0 0\n")
         library = self.libraries / "libamd_smi.so"
@@ -92,7 +92,7 @@ class FakeMachine:
         return done
 
     def run(self, program: str, **environment: str) -> list[str]:
-        """Runs a Python program, in which A, B and C are the cards; gives the lines that it prints."""
+        """Runs a Python program, in which A, B and C are the GPUs; gives the lines that it prints."""
         head = f"import os, sys, innkeeper\nA, B, C = {A!r}, {B!r}, {C!r}\n"
         return self.fail_free(head + program, **environment).stdout.splitlines()
 

@@ -46,12 +46,12 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def uuid(index: int) -> str:
-    """Of the card with this number, counted from 0."""
+    """Of the GPU with this number, counted from 0."""
     return f"GPU-{index + 1}000aaaa-0000-0000-0000-000000000000"
 
 
 def cards(count: int, extra: dict[int, str] | None = None) -> str:
-    """A script of idle cards; `extra` adds lines to some."""
+    """A script of idle GPUs; `extra` adds lines to some."""
     text = "driver 550.54.15\n"
     for i in range(count):
         text += CARD.format(index=i + 1, used=0, load=0) + (extra or {}).get(i, "")
@@ -59,7 +59,7 @@ def cards(count: int, extra: dict[int, str] | None = None) -> str:
 
 
 AMD = [f"GPU-{letter * 16}" for letter in "ab"]
-"""UUIDs of the cards that `Machine.add_amd` adds."""
+"""UUIDs of the GPUs that `Machine.add_amd` adds."""
 
 
 def visible(environment: str) -> list[str]:
@@ -69,7 +69,7 @@ def visible(environment: str) -> list[str]:
 
 
 def runners_below(folder: Path) -> list[int]:
-    """The processes that run queues below this folder: runners and supervisors."""
+    """The processes that run queues below this directory: runners and supervisors."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -81,7 +81,7 @@ def runners_below(folder: Path) -> list[int]:
 
 
 def had_runner(folder: Path) -> bool:
-    """Whether a queue below this folder has a runner, or has had one."""
+    """Whether a queue below this directory has a runner, or has had one."""
     return any(folder.rglob("runner.lock")) or bool(runners_below(folder))
 
 
@@ -103,7 +103,7 @@ def run_command(*words: str | Path, **options: Any) -> subprocess.CompletedProce
 
 
 class Machine:
-    """GPUs of a script, a lease folder of its own, and the program run on them."""
+    """GPUs of a script, a lease directory of its own, and the program run on them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -131,7 +131,7 @@ class Machine:
         fresh.rename(self.script)
 
     def add_amd(self) -> None:
-        """Two cards of AMD's beside the others, with more memory."""
+        """Two GPUs of AMD's in addition to the others, with more memory."""
         card = "card {0}\n  bus 0000:0{1}:00.0\n  name AMD Instinct MI300X\n  memory 192G 0 1G\n"
         script = self.folder / "amd"
         script.write_text("".join(card.format(name[4:], name[4]) for name in AMD))
@@ -212,7 +212,7 @@ class Jobs:
         machine.env["PATH"] = "/usr/bin:/bin"
 
     def put_on(self, disk: Path) -> None:
-        """Its folder is there from now on."""
+        """Its directory is there from now on."""
         self.folder = disk / "queue"
         self.machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
 
@@ -280,7 +280,7 @@ def runners() -> None:
 
 
 def watch_for_runners(request: pytest.FixtureRequest, folder: Path) -> None:
-    """The test fails if a queue below this folder has had a runner, and its markers do not say so."""
+    """The test fails if a queue below this directory has had a runner, and its markers do not say so."""
 
     def check() -> str:
         if request.node.get_closest_marker("runner") or not had_runner(folder):

@@ -50,7 +50,7 @@ def forget_damage(jobs: Jobs) -> None:
 
 @pytest.fixture
 def filled(jobs: Jobs) -> Iterator[Jobs]:
-    """40 jobs that ended and said their number, and 300 that wait for cards that are not given."""
+    """40 jobs that ended and said their number, and 300 that wait for GPUs that are not given."""
     jobs("slots", "4")
     for number in range(1, 41):
         jobs.add("-n0", "--", "sh", "-c", f"echo said {number}")

@@ -45,7 +45,7 @@ class Torchrun:
     def __call__(
         self, *command: str, processes: int = 2, nodes: str = ROOMY, **settings: str
     ) -> CompletedProcess[str]:
-        """A script and its arguments, beside nodes with room for all."""
+        """Runs a script with its arguments, by default on nodes that hold all tensors."""
         settings = {"OMP_NUM_THREADS": "1"} | settings
         return self.run_program(*launcher(processes), *command, nodes=nodes, timeout=280, **settings)
 

@@ -95,7 +95,7 @@ def on_both(function: Callable[..., Tensor], pairs: tuple[Pair, ...]) -> tuple[T
 
 
 def in_both(function: Callable[..., Tensor], pairs: tuple[Pair, ...]) -> None:
-    """The same for one that writes to its first; not if that shares memory, which fake cards do not see."""
+    """The same for one that writes to its first; not if that shares memory, which fake GPUs do not see."""
     first, *others = (pair.plain.untyped_storage()._cdata for pair in pairs)
     if KIND == "sim" or (is_dense(pairs[:1]) and first not in others):
         on_both(function, pairs)
@@ -182,7 +182,7 @@ def settle() -> None:
 
 
 def rows(x: Tensor, *numbers: int) -> Tensor:
-    """Indices. They may be out of range, which is an error; on cards one that ends the process."""
+    """Indices. They may be out of range, which is an error; on GPUs one that ends the process."""
     if KIND != "sim":
         size = x.shape[0] if x.dim() else 1
         numbers = tuple(number % size for number in numbers) if size else ()

@@ -419,7 +419,7 @@ TEST(Machine, SimulatedGpusHaveUuidsOfTheirOwn) {
     EXPECT_EQ(simulated_index(other), std::nullopt) << other;
 }
 
-// The budgets of a machine with one integrated card, by node.
+// The budgets of a machine with one integrated GPU, by node.
 std::vector<int64_t> parted(const char* nodes, Bytes free, Bytes memory, std::string* why = nullptr) {
   MachineSpec spec = parse_machine(nodes, "", GiB(100)).value();
   for (NodeSpec& node : spec.nodes) node.integrated = node.make == NodeMake::cuda;

@@ -375,7 +375,7 @@ TEST_F(LeaseTest, FirstComeFirstServed) {
   close(order[0]), close(order[1]);
 }
 
-// Small leases come and go all the time; one that wants all of a card gets it nevertheless.
+// Small leases come and go all the time; one that wants all of a GPU gets it nevertheless.
 TEST_F(LeaseTest, BigRequestsAreNotStarved) {
   std::vector<pid_t> small;
   for (int i = 0; i < 4; ++i)
@@ -404,7 +404,7 @@ TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
   // It waits for GPU-1001, which has 40 left; GPU-1000 has 10.
   EXPECT_EQ(arbiter_.acquire(share(GiB(20)), machine_).status().code(), Code::busy);
   EXPECT_EQ(arbiter_.acquire(share(GiB(10)), machine_).value().uuids(), "GPU-1000");
-  // One that died or was stopped waiting keeps nothing. It is not to be stopped with the folder's lock in
+  // One that died or was stopped waiting keeps nothing. It is not to be stopped with the directory's lock in
   // its hand.
   const int lock = open((folder_.path() + "/" + kLockName).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
@@ -427,7 +427,7 @@ TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
   EXPECT_TRUE(arbiter_.acquire(share(GiB(20)), machine_).ok());
 }
 
-// ---- The folder and the lock
+// ---- The directory and the lock
 
 TEST_F(LeaseTest, ALockHeldTooLongIsReportedWithItsHolder) {
   { const Lease lease = arbiter_.acquire(whole(), machine_).value(); }

@@ -476,7 +476,7 @@ TEST(LeaseRequest, OptionsReadBackTheSame) {
     EXPECT_EQ(to_options(parsed(options).value()), options);
 }
 
-// ---- The folder
+// ---- The directory
 
 TEST(LeaseFolderRules, NetworkFileSystemsAreNamed) {
   EXPECT_STREQ(remote_file_system(0x6969), "NFS");

@@ -28,7 +28,7 @@ class LeaseWaiting : public LeaseFixture {
   }
 };
 
-// Looking at the cards may take longer than kPlaceLost, each time.
+// Looking at the GPUs may take longer than kPlaceLost, each time.
 TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
   Lease lease = arbiter_.acquire(whole(), machine_).value();
   std::atomic<int> looks{0};

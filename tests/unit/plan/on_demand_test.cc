@@ -1,4 +1,4 @@
-// The model of a node without plans, beside the engine on a simulated card: bytes to the last, time nearly.
+// The model of a node without plans, compared with the engine on a simulated GPU: bytes exactly, time nearly.
 #include "plan/on_demand.h"
 
 #include <gtest/gtest.h>

@@ -123,7 +123,7 @@ TEST(Planner, OrdersNothingWhereAllFits) {
 }
 
 // A loop whose state is one block at first and another later, so its results differ between periods.
-// 300 weights where 250 have room, read in turn.
+// It reads 300 weights in a fixed order; 250 fit.
 class Timed : public ::testing::Test {
  protected:
   Timed() {

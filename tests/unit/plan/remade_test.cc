@@ -125,7 +125,7 @@ TEST(Remade, IsAnotherBlockToTheProgram) {
   EXPECT_EQ(most_alive(with_remade(program, {})), most_alive(program));
 }
 
-// Kernels take long, so that copies run beside them: to compute again would cost time, though nothing need
+// Kernels take long, so that copies run concurrently with them: to recompute would cost time, though nothing need
 // move then.
 TEST(Remade, IsNotTakenWhereCopiesCostNothing) {
   constexpr plan::Speed kSpeed{.memory = 1e12, .link = 2e10};

@@ -222,8 +222,9 @@ TEST(Alternatives, ActivationsLeaveInForwardAndComeBackInBackward) {
   ASSERT_TRUE(found.cost.has_value());
   EXPECT_EQ(found.cost->out, MiB(4)) << "the first of three is enough";
   EXPECT_EQ(found.cost->in, MiB(4));
-  // Its copy out begins at 2 and gives room for the loss at 6, to 7. Backward's second operator has room to
-  // let it in when it wants it at 9, and has it at 13; it takes until 14, and five more until 19.
+  // Its copy out begins at 2 and frees the space for the loss at 6, which takes until 7. Backward's second
+  // operator needs it at 9, when there is space to fetch it, and has it at 13. It takes until 14, and five more
+  // operators until 19.
   EXPECT_NEAR(found.cost->seconds / kMs, 19, 1e-9);
 }
 

@@ -211,7 +211,7 @@ TEST(Player, ComputesAgainInsteadOfCopying) {
       << "what is run again is not the program's";
 }
 
-// How long kernels take is known from the rounds before: copies run beside them, and to run some again would
+// The time of kernels is known from the periods before: copies run concurrently, and to rerun some would
 // take longer.
 TEST(Player, ComputesNothingAgainWhereCopiesCostNothing) {
   const Record record = parsed(training(40, 12, "100000000000000"));

@@ -64,7 +64,7 @@ class Gate {
   inline static std::atomic<bool> closed_{false};
 };
 
-// 4 reads of the disk and 4 copies to the card, while the program does nothing at all.
+// 4 reads of the disk and 4 copies to the GPU, while the program does nothing at all.
 TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
   MachineOptions options = with_disk();
   options.disk_calls = Gate::calls();
@@ -188,7 +188,7 @@ TEST(DiskMoves, SpillsRunSideBySide) {
   machine->destroy(large);
 }
 
-// The host waits for each of its operands before it asks for the next, a card for none.
+// The host waits for each of its operands before it asks for the next, a GPU for none.
 TEST(DiskMoves, OperandsAreReadSideBySide) {
   for (const bool at_card : {true, false}) {
     MachineOptions options = with_disk_and_computing_host();
@@ -352,7 +352,7 @@ TEST(DiskMoves, AVacatingReplicaThatIsWrittenStays) {
   Machine machine(options);
   std::vector<Block*> blocks;
   for (size_t i = 0; i < 8; ++i) blocks.push_back(machine.make(machine.host(), pattern(kSize, i)).value());
-  std::thread other([&] {  // needs room for two
+  std::thread other([&] {  // Needs space for two blocks.
     Result<Block*> made = machine.make(machine.host(), pattern(2 * kSize, 9));
     ASSERT_TRUE(made.ok()) << made.status().message();
     machine->destroy(made.value());
@@ -423,7 +423,7 @@ TEST(DiskMoves, WhatADiskTakesOverBeginsAnew) {
   ASSERT_TRUE(machine.read(*block, machine.sim()).ok());
   ASSERT_TRUE(machine->relieve(machine.host(), Bytes(1)).ok());
   ASSERT_FALSE(is_at(machine, *block, machine.host()));
-  ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());  // one part, from the card
+  ASSERT_TRUE(machine->prefetch(*block, machine.host()).ok());  // one part, from the GPU
   ASSERT_TRUE(machine->relieve(machine.sim(), Bytes(1)).ok());
   ASSERT_FALSE(is_at(machine, *block, machine.sim()));
   EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 0));

@@ -64,7 +64,7 @@ TEST(VictimIndex, GivesWhatWasUsedLeastRecently) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// A small block costs a copy's latency, and gives next to no room.
+// The eviction of a small block costs a copy's latency and frees next to no space.
 TEST(VictimIndex, FewSmallOnesStay) {
   Machine machine({.accelerators = 1, .budget = MiB(2)});
   const NodeId node = machine.sim();
@@ -90,7 +90,7 @@ TEST(VictimIndex, ManySmallOnesLeaveInTheirTurn) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// Reads equal blocks in turn, with room for all but one. Returns the fetches of the last passes, per pass.
+// Reads equal blocks in a fixed order; all but one fit. Returns the fetches of the last passes, per pass.
 double fetches_of_a_circle(std::unique_ptr<EvictionPolicy> (*policy)(), bool writes) {
   constexpr size_t kBlocks = 10, kBytes = 128 << 10;
   Machine machine({.budget = Bytes(9 * kBytes), .policy = policy});

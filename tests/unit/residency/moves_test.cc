@@ -304,7 +304,7 @@ TEST(Moves, PartsFromTheHostComeAfterWhatWasWrittenBack) {
   Machine machine({.accelerators = 2, .links = kInParts});
   Block* block = machine.make(machine.sim(1), pattern(kSize, 1)).value();
   ASSERT_TRUE(machine->write_back(*block).ok());
-  ASSERT_TRUE(machine->prefetch(*block, machine.sim(0)).ok());  // the first part, from the other card
+  ASSERT_TRUE(machine->prefetch(*block, machine.sim(0)).ok());  // the first part, from the other GPU
   for (int part = 1; part < 4; ++part) {
     machine.card(machine.sim(1))->synchronize();
     machine->advance();  // the next part to the host

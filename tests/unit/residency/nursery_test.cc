@@ -162,7 +162,7 @@ TEST(Nursery, WhoSeesABlocksMemoryHearsThatItGoes) {
   EXPECT_EQ(machine->used(node), Bytes(0));
 }
 
-// ---------------------------------------------------------------- room
+// ---------------------------------------------------------------- free space
 
 TEST(Nursery, WhoNeedsRoomEvictsThem) {
   Machine machine({.budget = KiB(64)});

@@ -1,4 +1,4 @@
-// How long a period took that was planned, and the least that it takes: by the card's clock.
+// How long a period took that was planned, and the least that it takes: by the GPU's clock.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -10,10 +10,10 @@ namespace {
 
 constexpr size_t kPeriodBlocks = 40;
 constexpr Bytes kPeriodBlockSize = KiB(64);
-constexpr int64_t kLacking = 8;  // blocks, of room
+constexpr int64_t kLacking = 8;  // Number of blocks that do not fit.
 
-// The last of the periods of a program that visits its blocks in turn, a kernel of so many seconds behind
-// each.
+// Statistics of the last period of a program that reads its blocks in a fixed order and runs a kernel of
+// `seconds` after each.
 PeriodStats period_of(MachineOptions options, double seconds) {
   options.budget = Bytes(kPeriodBlockSize.count() * (static_cast<int64_t>(kPeriodBlocks) - kLacking));
   options.visibility = sim::Visibility::early;

@@ -1,4 +1,4 @@
-// Whose a block is, whose a thread's program is, and how programs part a node's room.
+// Ownership of blocks and programs by threads, and the division of a node's memory among programs.
 #include "residency/program_trackers.h"
 
 #include <gtest/gtest.h>

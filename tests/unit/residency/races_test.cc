@@ -90,7 +90,7 @@ TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
   machine->destroy(block);
 }
 
-// An operator holds the room that a prefetch needs, and asks for the block that is being fetched.
+// An operator holds the space that a prefetch needs, and acquires the block that is being fetched.
 TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
   Machine machine({.budget = Bytes(kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -200,7 +200,7 @@ TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// Each waits for the other as long as that may leave room. While it waits it makes none.
+// Each thread waits for the other while the other may free space, and frees none during the wait.
 TEST(Races, TwoWritesBackWithoutRoomBothEnd) {
   const Watchdog watchdog(std::chrono::seconds(60));
   Machine machine({.host_budget = KiB(8)});

@@ -19,7 +19,7 @@ std::string number(const Block& block) { return std::to_string(static_cast<uint6
 
 class RecordedTest : public testing::Test {
  protected:
-  // An operator of that name at the card, whose kernel does nothing.
+  // An operator of that name at the GPU, whose kernel does nothing.
   void op(const char* name, std::vector<Access> accesses, const trace::Work& work = {}) {
     Engine& engine = machine_.engine();
     const OperatorScope scope(engine, card_, Bytes(0));

@@ -102,7 +102,7 @@ TEST(Room, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
   machine->destroy(pinned);
 }
 
-// The least recently used finds no room on the disk; a smaller one does, and a spare needs none.
+// The least recently used block does not fit on the disk; a smaller one does, and a spare needs no space.
 TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
   constexpr size_t kLarge = 3 * kSize;
   Machine machine({.budget = Bytes(3 * kSize),
@@ -119,7 +119,7 @@ TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
   ASSERT_FALSE(fifth.ok()) << "the disk is full, too";
   EXPECT_EQ(fifth.status().code(), Code::out_of_memory);
   EXPECT_EQ(fifth.status().message().find("add a disk node"), std::string::npos) << fifth.status().message();
-  // A card has a copy of the large one: now it need not be written to leave.
+  // A GPU has a copy of the large one: now it need not be written to leave.
   EXPECT_TRUE(machine.read(*large, machine.sim()).value() == pattern(kLarge, 100));
   fifth = machine.make(machine.host(), pattern(kSize, 4));
   ASSERT_TRUE(fifth.ok()) << fifth.status().message();
@@ -221,8 +221,8 @@ TEST_P(RoomTest, BudgetsGoDownAndUp) {
   check_and_destroy(machine, blocks, node);
 }
 
-// Room may come free between the look at the books and the choice of victims: nothing is left to choose then,
-// and the search has to end.
+// Space may become free between the check of the budget and the choice of victims: then no shortage is left,
+// and the search must end.
 TEST(Room, NothingIsEvictedForNoShortfall) {
   Machine machine({.accelerators = 1, .budget = Bytes(16 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -289,7 +289,8 @@ TEST(Room, APeerKeepsAQuarterOfItsBudgetForItself) {
   check_and_destroy(machine, ours, machine.sim(0));
 }
 
-// Both began while there was room, so neither has the turn: the last to ask is told, and the other goes on.
+// Both kernels began while there was free space, so neither has the admission: the last one to ask fails, and
+// the other goes on.
 TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -368,7 +369,7 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   ASSERT_TRUE(machine->pin_async(node, accesses).ok());
   std::atomic<bool> ended = false;
   std::thread other([&] {
-    more = fill(machine, node, 3);  // dies where there is no room
+    more = fill(machine, node, 3);  // The third allocation must wait for free space.
     EXPECT_TRUE(ended);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -1,4 +1,4 @@
-// A simulated card: its memory, its queues, its clock.
+// A simulated GPU: its memory, its queues, its clock.
 #include "sim/accelerator.h"
 
 #include <gtest/gtest.h>
@@ -297,7 +297,7 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
     const WrittenRange written{data, 640};
     card.end_kernel(kCompute, {&written, 1}, {.flops = 0, .bytes = 300});
     EXPECT_DOUBLE_EQ(card.time(kCompute), 11 + 0.5 + 3.5);
-    // Out, behind the kernel: the link is full duplex, so the copy in beside it costs nothing.
+    // The copy out follows the kernel: the link is full duplex, so the concurrent copy in costs nothing.
     card.wait(kOut, card.record(kCompute));
     const Event out = card.copy(kOut, host, data, 64, Direction::out);
     EXPECT_DOUBLE_EQ(time_of(out), 15 + 2);
@@ -374,7 +374,7 @@ TEST(Accelerator, ThreadsOnSharedQueuesSeeTheirOwnWork) {
   }
 }
 
-// A card that keeps more free memory than it has gives pages back: not those that a copy still reads.
+// A GPU that keeps more free memory than it has gives pages back: not those that a copy still reads.
 TEST(Accelerator, PagesStayWhileACopyReadsThem) {
   constexpr size_t kLarge = 256 << 10;
   Accelerator card(options(Visibility::late));  // 1 MiB

@@ -11,7 +11,7 @@
 namespace innkeeper::sim {
 namespace {
 
-// Memory of a card, and memory of the host that it is copied to or from.
+// Memory of a GPU, and memory of the host that it is copied to or from.
 struct Buffers {
   // `in_host`: the value of each byte in the host's memory.
   explicit Buffers(Accelerator& on, int in_host = 0) : card(on), data(take(on)) {

@@ -1,4 +1,4 @@
-// From when on there is room, in virtual time.
+// The virtual time from which each byte is free.
 #include "base/room_clock.h"
 
 #include <gtest/gtest.h>

@@ -191,7 +191,7 @@ struct Broken {
   const char* check;
 };
 
-// For each check a flaw that it is to find; the device is a late simulated card, or one that fails.
+// For each check a flaw that it is to find; the device is a late simulated GPU, or one that fails.
 constexpr Broken kBroken[] = {
     {Flaw::charges_late, "ChargesBeforeItTakes"},
     {Flaw::ignores_refusals, "TakesNothingThatIsRefused"},

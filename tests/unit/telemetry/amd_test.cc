@@ -1,4 +1,4 @@
-// AMD's cards through the real loader: each test has a script of its own for the fake AMD SMI library.
+// AMD's GPUs through the real loader: each test has a script of its own for the fake AMD SMI library.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -147,7 +147,7 @@ TEST(Amd, NamesCardsThatHaveNoUniqueId) {
       "card 5\n  bus 0000:01:00.0\ncard 5\n  bus 0000:02:00.0\n");
   const Snapshot now = snapshot(Wanted::links);
   EXPECT_EQ(uuids(now), "GPU-XX-00000000-0a-00-0 GPU-XX-00000000-0b-00-0");
-  // One that has no place either, and the partitions of one card, which no list can tell apart.
+  // One that has no place either, and the partitions of one GPU, which no list can tell apart.
   ASSERT_EQ(now.lost.size(), 3u);
   EXPECT_EQ(now.lost[0].why, "it has neither a unique id nor a place");
   EXPECT_NE(now.lost[1].why.find("a partitioned card cannot be named"), std::string::npos);

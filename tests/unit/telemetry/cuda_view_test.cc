@@ -1,4 +1,4 @@
-// Which card an ordinal of CUDA is, in this process, by a fake driver in the place of the real one. Each test
+// Which GPU an ordinal of CUDA is, in this process, by a fake driver in the place of the real one. Each test
 // runs in a child, since a driver can be started once.
 #include "telemetry/cuda_view.h"
 

@@ -1,4 +1,4 @@
-// When the library starts, ends, fails and loses cards; threads and fork().
+// When the library starts, ends, fails and loses GPUs; threads and fork().
 #include <gtest/gtest.h>
 
 #include <atomic>

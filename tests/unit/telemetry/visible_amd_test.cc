@@ -27,7 +27,7 @@ Snapshot four_of_amd() {
   return now;
 }
 
-// The cards' last characters; "!" before them if restricted.
+// The GPUs' last characters; "!" before them if restricted.
 std::string endings(const Visible& visible) {
   std::string text;
   for (const std::string& uuid : visible.uuids)
@@ -136,7 +136,7 @@ TEST(VisibleAmd, EachVendorsListLeavesTheOthersCardsAlone) {
   EXPECT_EQ(endings(visible_from_environment(now)), "!1");
   environment.remove("HIP_VISIBLE_DEVICES");
   environment.remove("ROCR_VISIBLE_DEVICES");
-  // Where all cards are AMD's, HIP reads CUDA's list.
+  // Where all GPUs are AMD's, HIP reads CUDA's list.
   EXPECT_EQ(endings(visible_from_environment(four_of_amd())), "!1");
   environment.set("HIP_VISIBLE_DEVICES", "2");
   EXPECT_EQ(endings(visible_from_environment(four_of_amd())), "!2");

@@ -34,7 +34,7 @@ Snapshot mig() {
   return now;
 }
 
-// "0 2" for the cards' or instances' own endings, "!" before it if restricted, "?" if unclear, "~" if not
+// "0 2" for the GPUs' or instances' own endings, "!" before it if restricted, "?" if unclear, "~" if not
 // ordered.
 std::string shown(const Visible& visible) {
   std::string text = visible.restricted ? "!" : "";
@@ -130,7 +130,7 @@ TEST(Visible, ReadsMigInstances) {
       {"MIG-GPU-aa11-0/-1/0", "!"},
       {"MIG-GPU-aa11/2/0", "!"},
       {"MIG-GPU-bb22-1/2/0", "!"},
-      {"GPU-aa", "!5555"},  // the card itself cannot be used: its first instance
+      {"GPU-aa", "!5555"},  // the GPU itself cannot be used: its first instance
       {"GPU-bb,MIG-5555", "!1 5555"},
       {"GPU-aa,MIG-5555", "!"},  // twice the same
   };
