@@ -1,4 +1,4 @@
-"""torch.cuda used together with Innkeeper in one process: own tensors, streams, graphs, limits and statistics."""
+"""torch.cuda and Innkeeper in one process: own tensors, streams, graphs, limits and statistics."""
 
 from __future__ import annotations
 

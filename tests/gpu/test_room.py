@@ -1,4 +1,4 @@
-"""The caching allocator evicts inside an allocation: for managed tensors, for kernels and for plain CUDA tensors."""
+"""Evictions inside the caching allocator: for managed tensors, for kernels and for plain CUDA tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies run concurrently with kernels, on queues of their own: by the simulators' clock, which is a model and exact."""
+"""Copies run concurrently with kernels, on own queues: by the simulators' clock, an exact model."""
 
 from __future__ import annotations
 

@@ -125,8 +125,8 @@ TEST(Remade, IsAnotherBlockToTheProgram) {
   EXPECT_EQ(most_alive(with_remade(program, {})), most_alive(program));
 }
 
-// Kernels take long, so that copies run concurrently with them: to recompute would cost time, though nothing need
-// move then.
+// Kernels take long, so that copies run concurrently with them: to recompute would cost time, although it
+// would avoid all moves.
 TEST(Remade, IsNotTakenWhereCopiesCostNothing) {
   constexpr plan::Speed kSpeed{.memory = 1e12, .link = 2e10};
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300}), 1e-3).program();

@@ -223,8 +223,8 @@ TEST(Alternatives, ActivationsLeaveInForwardAndComeBackInBackward) {
   EXPECT_EQ(found.cost->out, MiB(4)) << "the first of three is enough";
   EXPECT_EQ(found.cost->in, MiB(4));
   // Its copy out begins at 2 and frees the space for the loss at 6, which takes until 7. Backward's second
-  // operator needs it at 9, when there is space to fetch it, and has it at 13. It takes until 14, and five more
-  // operators until 19.
+  // operator needs it at 9, when there is space to fetch it, and has it at 13. It takes until 14, and five
+  // more operators until 19.
   EXPECT_NEAR(found.cost->seconds / kMs, 19, 1e-9);
 }
 
