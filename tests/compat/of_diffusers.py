@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import beside_cpu  # noqa: F401
 import diffusers
+import torchvision_import  # noqa: F401
 from subject import Candidate, Subject, drawn, seeded
 
 import torch

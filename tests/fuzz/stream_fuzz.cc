@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "fuzz/input.h"
-#include "support/told.h"
+#include "support/stream_events.h"
 #include "trace/record.h"
 #include "trace/recorder.h"
 

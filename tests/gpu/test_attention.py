@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch.nn.functional as F
-from card import PLAIN, REAL
+from gpu_device import PLAIN, REAL
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import torch

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from card import FAST, NODE, REAL, answer_of, record
+from gpu_device import FAST, NODE, REAL, answer_of, record
 
 STEPS = 20 if FAST else 3
 WIDTH, LAYERS = (512, 6) if FAST else (64, 4)
@@ -17,7 +17,7 @@ WIDTH, LAYERS = (512, 6) if FAST else (64, 4)
 SCRIPT = f"""
 import gc, hashlib, json
 import torch
-import card
+import gpu_device
 from torch import nn
 import torch.nn.functional as F
 
@@ -48,16 +48,16 @@ def train(device):
 
 torch.use_deterministic_algorithms(True)
 torch.utils.deterministic.fill_uninitialized_memory = False
-if card.REAL:
+if gpu_device.REAL:
     torch.cuda.init()
 else:
     torch.set_num_threads(1)
-plain = train(card.PLAIN)
+plain = train(gpu_device.PLAIN)
 gc.collect()
 import innkeeper
 
 def run(budget):
-    innkeeper.configure(nodes=card.nodes(budget))
+    innkeeper.configure(nodes=gpu_device.nodes(budget))
     innkeeper.manager().reset_stats()
     losses, digest = train("managed")
     gc.collect()
@@ -65,7 +65,7 @@ def run(budget):
              "broken": innkeeper._C.check_invariants()}}
 
 runs = {{"whole": run(1 << 30)}}
-peak = runs["whole"]["stats"]["nodes"][card.NODE]["peak"]
+peak = runs["whole"]["stats"]["nodes"][gpu_device.NODE]["peak"]
 runs["60"] = run(peak * 60 // 100)
 print(json.dumps({{"plain": plain, **runs}}))
 """

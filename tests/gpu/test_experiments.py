@@ -8,7 +8,7 @@ from threading import Barrier
 
 import innkeeper
 import trainings
-from card import NODE, nodes, record
+from gpu_device import NODE, nodes, record
 from models import Gpt, descend, hash_of, loss_of_words
 
 import torch

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import innkeeper
 import pytest
-from card import PLAIN, REAL, nodes, record, seconds_of
+from gpu_device import PLAIN, REAL, nodes, record, seconds_of
 
 import torch
 from torch import nn

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import innkeeper
 import models
 import pytest
-from card import FAST, MIB, NODE, REAL, nodes, record, synchronize, took
+from gpu_device import FAST, MIB, NODE, REAL, nodes, record, synchronize, took
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import innkeeper
 import pytest
 import torch.nn.functional as F
-from card import MIB
+from gpu_device import MIB
 
 import torch
 

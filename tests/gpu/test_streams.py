@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import innkeeper
 import pytest
-from card import MIB, nodes
+from gpu_device import MIB, nodes
 
 import torch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import innkeeper
-from card import NODE, PLAIN, REAL, nodes
+from gpu_device import NODE, PLAIN, REAL, nodes
 
 import torch
 from torch import nn

@@ -7,7 +7,7 @@ own random stream, so with dropout only runs on managed can have the same bits.
 from __future__ import annotations
 
 import models
-from card import FAST
+from gpu_device import FAST
 
 GPT = {"width": 256, "layers": 6} if FAST else {"width": 32, "layers": 2}
 RESNET = {"channels": 32, "batch": 32, "size": 32} if FAST else {"channels": 8, "batch": 4, "size": 8}

@@ -30,7 +30,7 @@
 #include "lease/kill_point.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::lease {
@@ -39,7 +39,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::from_environment;
 using test::idle_machine;
-using test::LeaseFolder;
+using test::LeaseDirectory;
 
 constexpr int kWorkers = 32;
 constexpr int kCards = 4;
@@ -186,7 +186,7 @@ class Worker {
 
 class Storm {
  public:
-  Storm(const LeaseFolder& folder, uint64_t seed) : folder_(folder), random_(seed) {
+  Storm(const LeaseDirectory& folder, uint64_t seed) : folder_(folder), random_(seed) {
     void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared = new (memory) Shared{};
   }
@@ -283,7 +283,7 @@ class Storm {
     start(worker);
   }
 
-  const LeaseFolder& folder_;
+  const LeaseDirectory& folder_;
   std::mt19937_64 random_;
   std::map<pid_t, int> workers_;
   uint64_t killed_ = 0;
@@ -296,7 +296,7 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
   const uint64_t kills = from_environment("INNKEEPER_STORM_KILLS", 60);
   const uint64_t seed = from_environment("INNKEEPER_SEED", 1);
   const test::Watchdog watchdog(580s);
-  const LeaseFolder folder;
+  const LeaseDirectory folder;
   Storm storm(folder, seed);
   const auto begin = std::chrono::steady_clock::now();
   storm.run(grants, kills, 500s);

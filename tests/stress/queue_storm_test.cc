@@ -14,14 +14,14 @@
 #include <random>
 
 #include "support/environment.h"
-#include "support/queue_folder.h"
+#include "support/queue_directory.h"
 
 namespace innkeeper::queue {
 namespace {
 
 using namespace std::chrono_literals;
 using test::from_environment;
-using test::QueueFolder;
+using test::QueueDirectory;
 using test::soon;
 
 constexpr auto kStormLimit = 500'000ms;
@@ -48,7 +48,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
 
-  const QueueFolder folder;
+  const QueueDirectory folder;
   test::Environment clock;
   Queue queue = folder.queue();
   ASSERT_TRUE(queue.set_cpu_slots(4).ok());
@@ -101,7 +101,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
 // The first process of a queue that reaches a step kills itself there, while this lives.
 class DeadlyStep {
  public:
-  DeadlyStep(const QueueFolder& folder, const char* step) : reached_(folder.outer() / "killed") {
+  DeadlyStep(const QueueDirectory& folder, const char* step) : reached_(folder.outer() / "killed") {
     environment_.set("INNKEEPER_KILL_STEP", step);
     environment_.set("INNKEEPER_KILL_FILE", reached_.string());
   }
@@ -119,7 +119,7 @@ class DeadlyStep {
 class RunnerStep : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RunnerStep, RunsOnce) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const DeadlyStep step(folder, GetParam());
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
@@ -134,7 +134,7 @@ TEST_P(RunnerStep, RunsOnce) {
 
 // A killed runner had begun to prune; the next one completes the pruning.
 TEST(QueueStorm, KilledWhilePruning) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   ASSERT_TRUE(queue.set_keep({.age = std::nullopt, .jobs = 1}).ok());
@@ -166,7 +166,7 @@ struct SupervisorCase {
 class SupervisorStep : public ::testing::TestWithParam<SupervisorCase> {};
 
 TEST_P(SupervisorStep, IsNeverRunTwice) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const DeadlyStep step(folder, GetParam().step);
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, SupervisorStep,
 // A job whose supervisor is killed goes on, counts as running until its end, and is not run again at its
 // side.
 TEST(QueueStorm, JobOutlivesItsSupervisor) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   const std::string go = (folder.outer() / "go").string();
@@ -214,7 +214,7 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
 
 // A job that ignores SIGTERM is killed, and so are its children.
 TEST(QueueStorm, KilledAfterTheGrace) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   Queue queue = folder.queue();
   JobSpec spec = test::shell("trap '' TERM; sleep 100 & while :; do wait; done");
   spec.time_limit = 100ms;
@@ -227,7 +227,7 @@ TEST(QueueStorm, KilledAfterTheGrace) {
 
 // --retry permits another run, even if the end of the first is unknown.
 TEST(QueueStorm, RetriesWhatWasInterrupted) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const DeadlyStep step(folder, "job ended");
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();

@@ -10,7 +10,7 @@
 
 #include "lease/arbiter.h"
 #include "support/child.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "support/soon.h"
 #include "support/watchdog.h"
 
@@ -23,7 +23,7 @@ namespace innkeeper::lease {
 using test::card_name;
 using test::idle_machine;
 using test::in_child;
-using test::LeaseFolder;
+using test::LeaseDirectory;
 using test::share;
 using test::soon;
 using test::wait_for;
@@ -45,7 +45,7 @@ class LeaseFixture : public testing::Test {
   std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
 
   test::Watchdog watchdog_{std::chrono::seconds(60)};
-  LeaseFolder folder_;
+  LeaseDirectory folder_;
   Arbiter arbiter_ = folder_.arbiter();
   Machine machine_;
 };

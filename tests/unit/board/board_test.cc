@@ -16,14 +16,14 @@
 #include "lease/live_file.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::board {
 namespace {
 
 using namespace std::chrono_literals;
-using test::LeaseFolder;
+using test::LeaseDirectory;
 
 Record example() {
   return {
@@ -91,7 +91,7 @@ class BoardTest : public testing::Test {
   }
 
   test::Watchdog watchdog_{60s};
-  LeaseFolder folder_;
+  LeaseDirectory folder_;
   test::Environment environment_;
   std::atomic<int64_t> resident_{5};
 };

@@ -11,7 +11,7 @@
 #include "support/child.h"
 #include "support/environment.h"
 #include "support/fake_gpus.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper {
@@ -51,7 +51,7 @@ class ChoiceTest : public testing::Test {
   }
   static Uuids uuids(const ChoiceRequest& request) { return auto_choice(request).uuids(); }
 
-  test::LeaseFolder folder_;
+  test::LeaseDirectory folder_;
   test::Environment environment_;
 };
 

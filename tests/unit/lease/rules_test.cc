@@ -9,7 +9,7 @@
 #include "lease/ledger.h"
 #include "lease/record.h"
 #include "lease/request.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 
 namespace innkeeper::lease {
 namespace {
@@ -478,7 +478,7 @@ TEST(LeaseRequest, OptionsReadBackTheSame) {
 
 // ---- The directory
 
-TEST(LeaseFolderRules, NetworkFileSystemsAreNamed) {
+TEST(LeaseDirectoryRules, NetworkFileSystemsAreNamed) {
   EXPECT_STREQ(remote_file_system(0x6969), "NFS");
   EXPECT_STREQ(remote_file_system(0x65735546), "FUSE");
   EXPECT_EQ(remote_file_system(0x01021994), nullptr);  // tmpfs

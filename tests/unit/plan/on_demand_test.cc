@@ -113,9 +113,9 @@ std::string varying_program(uint64_t seed) {
   return text;
 }
 
-class BesideTheEngine : public ::testing::TestWithParam<std::tuple<int, double>> {};
+class ComparedWithTheEngine : public ::testing::TestWithParam<std::tuple<int, double>> {};
 
-TEST_P(BesideTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
+TEST_P(ComparedWithTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
   const auto [seed, share] = GetParam();
   const trace::Record record = test::parsed(varying_program(static_cast<uint64_t>(seed)));
   const replay::Setup all{};
@@ -147,7 +147,7 @@ TEST_P(BesideTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
   EXPECT_NEAR(model.cost().seconds, seconds, 0.1 * seconds);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rooms, BesideTheEngine,
+INSTANTIATE_TEST_SUITE_P(Rooms, ComparedWithTheEngine,
                          ::testing::Combine(::testing::Values(1, 2, 3), ::testing::Values(0.8, 0.6, 0.4)));
 
 }  // namespace

@@ -186,11 +186,11 @@ TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoPeriodYet) {
 }
 
 // A long program, and jobs that are done when the test says so.
-class PlannedBeside : public ::testing::Test {
+class PlannedInBackground : public ::testing::Test {
  protected:
   static constexpr int64_t kBlocks = 3000;
 
-  PlannedBeside() {
+  PlannedInBackground() {
     for (int64_t i = 0; i < kBlocks; ++i) blocks.push_back(it.meet());
   }
   int part(int64_t first, int64_t last) {
@@ -209,7 +209,7 @@ class PlannedBeside : public ::testing::Test {
   std::vector<Name> blocks;
 };
 
-TEST_F(PlannedBeside, BeginsInTheMiddleOfAPeriodAsSoonAsThereIsAPlan) {
+TEST_F(PlannedInBackground, BeginsInTheMiddleOfAPeriodAsSoonAsThereIsAPlan) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(period(), 0);
   ASSERT_EQ(jobs.size(), 1u) << "asked for once";
   EXPECT_FALSE(it.planner.follows());
@@ -227,7 +227,7 @@ TEST_F(PlannedBeside, BeginsInTheMiddleOfAPeriodAsSoonAsThereIsAPlan) {
   EXPECT_EQ(it.planner.cost().bound, KiB(500));
 }
 
-TEST_F(PlannedBeside, TheOldScheduleHoldsUntilThereIsAnother) {
+TEST_F(PlannedInBackground, TheOldScheduleHoldsUntilThereIsAnother) {
   for (int i = 0; i < 3; ++i) period();
   do_jobs();
   period();
@@ -241,7 +241,7 @@ TEST_F(PlannedBeside, TheOldScheduleHoldsUntilThereIsAnother) {
   EXPECT_EQ(it.planner.cost().bound, KiB(1000));
 }
 
-TEST_F(PlannedBeside, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
+TEST_F(PlannedInBackground, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
   for (int i = 0; i < 3; ++i) period();
   do_jobs();
   for (int i = 0; i < 2; ++i) period();
@@ -257,7 +257,7 @@ TEST_F(PlannedBeside, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
   EXPECT_EQ(it.planner.cost().bound, KiB(2000));
 }
 
-TEST_F(PlannedBeside, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
+TEST_F(PlannedInBackground, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
   for (int i = 0; i < 3; ++i) period();
   for (int i = 0; i < 20; ++i) it.op({{it.meet(), KiB(3), true}});
   do_jobs();
@@ -267,7 +267,7 @@ TEST_F(PlannedBeside, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
   EXPECT_TRUE(it.planner.follows());
 }
 
-TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
+TEST_F(PlannedInBackground, AProgramThatFitsIsNotFollowed) {
   // All of it is touched in a period, and little of it is alive at a time.
   room = KiB(kBlocks - 1);
   const auto period_that_fits = [&] {
@@ -291,7 +291,7 @@ TEST_F(PlannedBeside, AProgramThatFitsIsNotFollowed) {
   EXPECT_LE(looks, 7u) << "the later the more often it was";
 }
 
-TEST_F(PlannedBeside, WhatWasInterruptedIsPlannedAnew) {
+TEST_F(PlannedInBackground, WhatWasInterruptedIsPlannedAnew) {
   for (int i = 0; i < 3; ++i) period();
   it.planner.interrupt();
   do_jobs();  // Their result is discarded.
@@ -301,7 +301,7 @@ TEST_F(PlannedBeside, WhatWasInterruptedIsPlannedAnew) {
   EXPECT_GT(period(), 0);
 }
 
-TEST_F(PlannedBeside, AJobMayEndBehindThePlanner) {
+TEST_F(PlannedInBackground, AJobMayEndBehindThePlanner) {
   auto planner = std::make_unique<ProgramTracker>([this](NodeId) { return room; },
                                                   [this](auto job) { jobs.push_back(std::move(job)); });
   std::vector<Name> its;

@@ -15,13 +15,13 @@
 #include "queue/sweep.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "support/queue_fixture.h"
 
 namespace innkeeper::queue {
 namespace {
 
-class StoreTest : public QueueFolderTest {
+class StoreTest : public QueueDirectoryTest {
  protected:
   // Opens, reads and writes a store with any content: each call returns a result or a one-line message.
   void use_whatever_is_there() const {

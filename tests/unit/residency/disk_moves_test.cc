@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "support/at_points.h"
+#include "support/block_locations.h"
 #include "support/faulty_disk.h"
 #include "support/machine.h"
 #include "support/soon.h"
 #include "support/watchdog.h"
-#include "support/whereabouts.h"
 
 namespace innkeeper::test {
 namespace {

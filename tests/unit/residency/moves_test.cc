@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "support/block_locations.h"
 #include "support/machine.h"
 #include "support/soon.h"
-#include "support/whereabouts.h"
 
 namespace innkeeper::test {
 namespace {

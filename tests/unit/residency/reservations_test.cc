@@ -3,8 +3,8 @@
 
 #include <thread>
 
+#include "support/block_locations.h"
 #include "support/machine.h"
-#include "support/whereabouts.h"
 
 namespace innkeeper::test {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "support/at_points.h"
-#include "support/told.h"
+#include "support/stream_events.h"
 #include "trace/record.h"
 #include "trace/recorder.h"
 

@@ -37,10 +37,10 @@ int inotify_instances() {
   return count;
 }
 
-class LeaseLine : public LeaseFixture {
+class LeaseWaitingLine : public LeaseFixture {
  protected:
-  LeaseLine() : LeaseFixture(idle_machine(1)) {}
-  ~LeaseLine() override {
+  LeaseWaitingLine() : LeaseFixture(idle_machine(1)) {}
+  ~LeaseWaitingLine() override {
     give_up_ = true;
     for (std::thread& waiter : waiters_)
       if (waiter.joinable()) waiter.join();
@@ -81,7 +81,7 @@ class LeaseLine : public LeaseFixture {
   std::vector<int> served_ IK_GUARDED_BY(mutex_);
 };
 
-TEST_F(LeaseLine, TheFirstWatchAndTheOthersSleep) {
+TEST_F(LeaseWaitingLine, TheFirstWatchAndTheOthersSleep) {
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
   const int before = inotify_instances();
   line_up(40, whole());
@@ -91,7 +91,7 @@ TEST_F(LeaseLine, TheFirstWatchAndTheOthersSleep) {
   EXPECT_LT(looks_, 3 * kFront + 40) << "the others look at the cards now and then alone";
 }
 
-TEST_F(LeaseLine, IsServedInTheOrderOfAsking) {
+TEST_F(LeaseWaitingLine, IsServedInTheOrderOfAsking) {
   std::optional<Lease> lease(arbiter_.acquire(whole(), machine_).value());
   line_up(30, whole());
   lease.reset();
@@ -101,7 +101,7 @@ TEST_F(LeaseLine, IsServedInTheOrderOfAsking) {
 }
 
 // A waiter may take GPUs that no waiter ahead of it can use.
-TEST_F(LeaseLine, WhatNobodyAheadWantsIsHadFromTheBack) {
+TEST_F(LeaseWaitingLine, WhatNobodyAheadWantsIsHadFromTheBack) {
   machine_ = idle_machine(2);
   const Lease first = arbiter_.acquire(whole(), machine_).value();
   const Lease second = arbiter_.acquire(share(GiB(60)), machine_).value();
@@ -116,7 +116,7 @@ TEST_F(LeaseLine, WhatNobodyAheadWantsIsHadFromTheBack) {
   EXPECT_TRUE(soon([&] { return served() == std::vector<int>{10}; }));
 }
 
-TEST_F(LeaseLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
+TEST_F(LeaseWaitingLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
   std::optional<Lease> lease(arbiter_.acquire(whole(), machine_).value());
   std::vector<pid_t> ahead;
   for (int i = 0; i < kFront; ++i) {
@@ -136,7 +136,7 @@ TEST_F(LeaseLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
   EXPECT_TRUE(soon([&] { return served().size() == 1; }));
 }
 
-TEST_F(LeaseLine, WhoIsStoppedDoesNotCountAndWhoIsSlowDoes) {
+TEST_F(LeaseWaitingLine, WhoIsStoppedDoesNotCountAndWhoIsSlowDoes) {
   const int64_t now = machine_clock_ns();
   Entry place;
   sign(place.record);

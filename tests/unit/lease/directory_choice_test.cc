@@ -17,9 +17,9 @@
 namespace innkeeper::lease {
 namespace {
 
-class FolderTest : public ::testing::Test {
+class DirectoryChoiceTest : public ::testing::Test {
  protected:
-  FolderTest() {
+  DirectoryChoiceTest() {
     directory_.open_to_all();
     for (const char* name : {"first", "second", "third"}) paths_.push_back(base_ + "/" + name);
   }
@@ -51,7 +51,7 @@ class FolderTest : public ::testing::Test {
   std::vector<std::string> paths_;
 };
 
-TEST_F(FolderTest, RootsGoesBeforeAnybodyElses) {
+TEST_F(DirectoryChoiceTest, RootsGoesBeforeAnybodyElses) {
   IK_TEST_NEEDS_ROOT();
   make(2, 0);
   EXPECT_EQ(chosen(), "third");
@@ -68,7 +68,7 @@ TEST_F(FolderTest, RootsGoesBeforeAnybodyElses) {
   EXPECT_EQ(chosen(), "first") << "of root's the first in the list";
 }
 
-TEST_F(FolderTest, OfOthersTheOneThatWasMadeFirst) {
+TEST_F(DirectoryChoiceTest, OfOthersTheOneThatWasMadeFirst) {
   if (!births_are_known()) GTEST_SKIP() << "this file system does not say when a file was made";
   const uid_t someone = geteuid() == 0 ? 12345 : geteuid();
   make(1, someone);
@@ -83,7 +83,7 @@ TEST_F(FolderTest, OfOthersTheOneThatWasMadeFirst) {
 }
 
 // Others may see it differently, and use it.
-TEST_F(FolderTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
+TEST_F(DirectoryChoiceTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
   make(1, geteuid() == 0 ? 12345 : geteuid());
   ASSERT_EQ(symlink(paths_[1].c_str(), paths_[0].c_str()), 0);
   EXPECT_EQ(chosen(), "cannot open the lease folder " + paths_[0] +
@@ -99,7 +99,7 @@ TEST_F(FolderTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
   EXPECT_NE(opened->others()[0].why.find("Not a directory"), std::string::npos);
 }
 
-TEST_F(FolderTest, WithoutTheStickyBitAGroupsFolderIsRefusedToo) {
+TEST_F(DirectoryChoiceTest, WithoutTheStickyBitAGroupsFolderIsRefusedToo) {
   make(0, geteuid(), 02775);
   EXPECT_NE(chosen().find("everybody of its group may remove everybody's leases: chmod +t " + paths_[0]),
             std::string::npos)
@@ -110,7 +110,7 @@ TEST_F(FolderTest, WithoutTheStickyBitAGroupsFolderIsRefusedToo) {
   EXPECT_EQ(chosen(), "first") << "one's own";
 }
 
-TEST_F(FolderTest, ItProtectsIfItAndItsLockAreRoots) {
+TEST_F(DirectoryChoiceTest, ItProtectsIfItAndItsLockAreRoots) {
   make(0, geteuid());
   EXPECT_EQ(Directory::open_best(paths_).value()->protects(), geteuid() == 0);
   EXPECT_TRUE(Directory::open_best(paths_).value()->writable());
@@ -130,7 +130,7 @@ TEST_F(FolderTest, ItProtectsIfItAndItsLockAreRoots) {
 }
 
 // An arbiter opened before grants nothing in a directory that a process starting now would not choose.
-TEST_F(FolderTest, WhatIsNotSeenByOthersIsNotGranted) {
+TEST_F(DirectoryChoiceTest, WhatIsNotSeenByOthersIsNotGranted) {
   IK_TEST_NEEDS_ROOT();
   make(0, 12345);
   const auto directory = Directory::open_best(paths_).value();
@@ -149,7 +149,7 @@ TEST_F(FolderTest, WhatIsNotSeenByOthersIsNotGranted) {
   EXPECT_TRUE(Arbiter(Directory::open_best(paths_).value()).acquire(share(GiB(1)), machine).ok());
 }
 
-TEST_F(FolderTest, AFolderThatWasMovedAwayIsAnother) {
+TEST_F(DirectoryChoiceTest, AFolderThatWasMovedAwayIsAnother) {
   const auto directory = Directory::open(paths_[0]).value();
   Arbiter arbiter(directory);
   EXPECT_TRUE(arbiter.acquire(share(GiB(1)), idle_machine(1)).ok());
@@ -160,7 +160,7 @@ TEST_F(FolderTest, AFolderThatWasMovedAwayIsAnother) {
   EXPECT_TRUE(Arbiter(other).acquire(share(GiB(1)), idle_machine(1)).ok());
 }
 
-TEST_F(FolderTest, ANameThatDependsOnWhereOneIsIsRefused) {
+TEST_F(DirectoryChoiceTest, ANameThatDependsOnWhereOneIsIsRefused) {
   test::Environment environment;
   environment.set("INNKEEPER_LEASE_DIR", "leases");
   for (const auto& directory : {Directory::open_default(), Directory::find_default()}) {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import innkeeper
 import pytest
-from card import MIB, NODE, PLAIN, REAL, nodes, record, run_python
 from conftest import BUDGET
+from gpu_device import MIB, NODE, PLAIN, REAL, nodes, record, run_python
 
 import torch
 

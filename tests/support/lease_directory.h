@@ -11,9 +11,9 @@
 namespace innkeeper::test {
 
 // Removed with everything in it.
-class LeaseFolder {
+class LeaseDirectory {
  public:
-  LeaseFolder() { outer_.open_to_all(); }
+  LeaseDirectory() { outer_.open_to_all(); }
 
   const std::string& path() const { return directory_->path(); }
   const std::shared_ptr<const lease::Directory>& directory() const { return directory_; }

@@ -13,9 +13,9 @@
 namespace innkeeper::test {
 namespace {
 
-class RoomTest : public testing::TestWithParam<sim::Visibility> {};
+class FreeSpaceTest : public testing::TestWithParam<sim::Visibility> {};
 
-TEST_P(RoomTest, I4FourTimesTheBudgetFitsAndTheBudgetHolds) {
+TEST_P(FreeSpaceTest, I4FourTimesTheBudgetFitsAndTheBudgetHolds) {
   Machine machine({.budget = Bytes(4 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 16);
   for (int round = 0; round < 2; ++round) {
@@ -38,7 +38,7 @@ TEST_P(RoomTest, I4FourTimesTheBudgetFitsAndTheBudgetHolds) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST_P(RoomTest, KernelsMakeRoomForTheirResultsAndScratch) {
+TEST_P(FreeSpaceTest, KernelsMakeRoomForTheirResultsAndScratch) {
   Machine machine({.budget = Bytes(4 * kSize), .visibility = GetParam()});
   const NodeId node = machine.sim();
   std::vector<Block*> blocks = fill(machine, node, 4);
@@ -57,7 +57,7 @@ TEST_P(RoomTest, KernelsMakeRoomForTheirResultsAndScratch) {
   check_and_destroy(machine, blocks, node);
 }
 
-TEST_P(RoomTest, DropsSparesOfTheSameAgeFirst) {
+TEST_P(FreeSpaceTest, DropsSparesOfTheSameAgeFirst) {
   Machine machine({.budget = Bytes(3 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 3);
   ASSERT_TRUE(machine->write_back(*blocks[2]).ok());
@@ -71,7 +71,7 @@ TEST_P(RoomTest, DropsSparesOfTheSameAgeFirst) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
+TEST_P(FreeSpaceTest, SpillsToDiskBeyondTheHost) {
   Machine machine({.budget = Bytes(3 * kSize),
                    .host_budget = Bytes(4 * kSize),
                    .disk_budget = MiB(1),
@@ -91,7 +91,7 @@ TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST(Room, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
+TEST(FreeSpace, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
   Machine machine({.host_budget = Bytes(2 * kSize)});
   Block* const pinned = machine.make(machine.sim(), pattern(kSize, 1)).value();
   ASSERT_TRUE(machine->pin(*pinned, machine.host()).ok());
@@ -103,7 +103,7 @@ TEST(Room, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
 }
 
 // The least recently used block does not fit on the disk; a smaller one does, and a spare needs no space.
-TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
+TEST_P(FreeSpaceTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
   constexpr size_t kLarge = 3 * kSize;
   Machine machine({.budget = Bytes(3 * kSize),
                    .host_budget = Bytes(5 * kSize),
@@ -132,7 +132,7 @@ TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
 
 // Blocks of several sizes that just fit the host and the disk: the engine does not cancel a spill in flight
 // for another block that is to go to the disk.
-TEST_P(RoomTest, WhatGoesToAFullDiskArrives) {
+TEST_P(FreeSpaceTest, WhatGoesToAFullDiskArrives) {
   Machine machine(
       {.host_budget = Bytes(3 * kSize), .disk_budget = Bytes(11 * kSize / 2), .visibility = GetParam()});
   std::vector<Block*> blocks;
@@ -163,7 +163,7 @@ TEST_P(RoomTest, WhatGoesToAFullDiskArrives) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
+TEST_P(FreeSpaceTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
   Machine machine({.budget = Bytes(2 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);
   const Result<Block*> fifth = machine.make(machine.sim(), pattern(kSize, 4));
@@ -180,7 +180,7 @@ TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
   check_and_destroy(machine, {blocks.begin(), blocks.begin() + 3}, machine.sim());
 }
 
-TEST_P(RoomTest, TheHostTrainsPastItsMemory) {
+TEST_P(FreeSpaceTest, TheHostTrainsPastItsMemory) {
   Machine machine(
       {.accelerators = 0, .host_budget = Bytes(3 * kSize), .disk_budget = MiB(1), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.host(), 12);
@@ -199,7 +199,7 @@ TEST_P(RoomTest, TheHostTrainsPastItsMemory) {
   check_and_destroy(machine, blocks, machine.host());
 }
 
-TEST_P(RoomTest, BudgetsGoDownAndUp) {
+TEST_P(FreeSpaceTest, BudgetsGoDownAndUp) {
   Machine machine({.budget = Bytes(8 * kSize), .visibility = GetParam()});
   const NodeId node = machine.sim();
   const std::vector<Block*> blocks = fill(machine, node, 8);
@@ -223,7 +223,7 @@ TEST_P(RoomTest, BudgetsGoDownAndUp) {
 
 // Space may become free between the check of the budget and the choice of victims: then no shortage is left,
 // and the search must end.
-TEST(Room, NothingIsEvictedForNoShortfall) {
+TEST(FreeSpace, NothingIsEvictedForNoShortfall) {
   Machine machine({.accelerators = 1, .budget = Bytes(16 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim(0);
@@ -235,7 +235,7 @@ TEST(Room, NothingIsEvictedForNoShortfall) {
   machine->destroy(block.value());
 }
 
-TEST(Room, SparesLeaveBeforeOwnersThatAreOlder) {
+TEST(FreeSpace, SparesLeaveBeforeOwnersThatAreOlder) {
   Machine machine({.budget = Bytes(4 * kSize)});
   const NodeId node = machine.sim();
   std::vector<Block*> left;
@@ -249,7 +249,7 @@ TEST(Room, SparesLeaveBeforeOwnersThatAreOlder) {
   check_and_destroy(machine, blocks, node);
 }
 
-TEST(Room, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
+TEST(FreeSpace, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const NodeId node = machine.sim();
   const std::vector<Block*> blocks = fill(machine, node, 1);
@@ -261,7 +261,7 @@ TEST(Room, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
   check_and_destroy(machine, {blocks[0], fresh}, node);
 }
 
-TEST(Room, OneOfSeveralVictimsThatCannotLeaveIsTriedAgain) {
+TEST(FreeSpace, OneOfSeveralVictimsThatCannotLeaveIsTriedAgain) {
   FaultPlan faults;
   Machine machine({.budget = Bytes(4 * kSize), .faults = &faults});
   const NodeId node = machine.sim();
@@ -276,7 +276,7 @@ TEST(Room, OneOfSeveralVictimsThatCannotLeaveIsTriedAgain) {
   check_and_destroy(machine, blocks, node);
 }
 
-TEST(Room, APeerKeepsAQuarterOfItsBudgetForItself) {
+TEST(FreeSpace, APeerKeepsAQuarterOfItsBudgetForItself) {
   Machine machine({.accelerators = 2, .budget = Bytes(4 * kSize)});
   const NodeId peer = machine.sim(1);
   const std::vector<Block*> theirs = fill(machine, peer, 2);
@@ -291,7 +291,7 @@ TEST(Room, APeerKeepsAQuarterOfItsBudgetForItself) {
 
 // Both kernels began while there was free space, so neither has the admission: the last one to ask fails, and
 // the other goes on.
-TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
+TEST(FreeSpace, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
@@ -329,7 +329,7 @@ struct Escaped {
   std::vector<Block*> blocks;
 };
 
-TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
+TEST(FreeSpace, I12WhatHadEscapedLeavesOnceItIsLetGo) {
   Escaped it;
   EXPECT_EQ(it.machine->device(it.node).allocate(Bytes(kSize)).status().code(), Code::out_of_memory);
   it.held = false;
@@ -337,7 +337,7 @@ TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
   EXPECT_FALSE(it.machine->has_replica(*it.blocks[0], it.node));
 }
 
-TEST(Room, I12EvictingAllTakesWhatWasLetGo) {
+TEST(FreeSpace, I12EvictingAllTakesWhatWasLetGo) {
   Escaped it;
   ASSERT_TRUE(it.machine->evict_all().ok());
   EXPECT_TRUE(it.machine->has_replica(*it.blocks[0], it.node));
@@ -346,7 +346,7 @@ TEST(Room, I12EvictingAllTakesWhatWasLetGo) {
   EXPECT_FALSE(it.machine->has_replica(*it.blocks[0], it.node));
 }
 
-TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
+TEST_P(FreeSpaceTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 2);
   for (int round = 0; round < 3; ++round) {
@@ -360,7 +360,7 @@ TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
+TEST_P(FreeSpaceTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   Machine machine({.budget = Bytes(2 * kSize), .visibility = GetParam()});
   const NodeId node = machine.sim();
   const std::vector<Block*> blocks = fill(machine, node, 2);
@@ -369,7 +369,7 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   ASSERT_TRUE(machine->pin_async(node, accesses).ok());
   std::atomic<bool> ended = false;
   std::thread other([&] {
-    more = fill(machine, node, 3);  // The third allocation must wait for free space.
+    more = fill(machine, node, 3);  // No space is free before the pins end.
     EXPECT_TRUE(ended);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -383,11 +383,11 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   check_and_destroy(machine, blocks, node);
 }
 
-INSTANTIATE_TEST_SUITE_P(Visibilities, RoomTest,
+INSTANTIATE_TEST_SUITE_P(Visibilities, FreeSpaceTest,
                          testing::Values(sim::Visibility::early, sim::Visibility::late,
                                          sim::Visibility::random));
 
-TEST(Room, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
+TEST(FreeSpace, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   Machine machine;
   Block* block = machine.make(machine.sim(), pattern(3000, 1)).value();
   ASSERT_TRUE(machine->evict(*block).ok());
@@ -399,7 +399,7 @@ TEST(Room, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   machine->destroy(block);
 }
 
-TEST(Room, CountingCanStartAnew) {
+TEST(FreeSpace, CountingCanStartAnew) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);
   ASSERT_TRUE(machine.read(*blocks[0], machine.sim()).ok());

@@ -73,7 +73,7 @@ class TrainingLoop {
   int wanted_ = 0, dropped_ = 0, unkept_ = 0;
 };
 
-TEST(Drops, AreWantedOfTheOperatorsThatMakeThemAlone) {
+TEST(Discards, AreWantedOfTheOperatorsThatMakeThemAlone) {
   TrainingLoop training;
   training.period();
   EXPECT_EQ(training.wanted(), 2 * static_cast<int>(kDepth)) << "while nothing is known, of all";
@@ -87,7 +87,7 @@ TEST(Drops, AreWantedOfTheOperatorsThatMakeThemAlone) {
   EXPECT_EQ(training.dropped_unkept(), 0) << "all that is dropped can be made again";
 }
 
-TEST(Drops, AreWantedOfAllOperatorsOnceThePlanIsLeft) {
+TEST(Discards, AreWantedOfAllOperatorsOnceThePlanIsLeft) {
   TrainingLoop training;
   for (int i = 0; i < 8; ++i) training.period();
   training.planner().interrupt();

@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-class UnseenTest : public QueueFixture {
+class InterruptedJobsTest : public QueueFixture {
  protected:
   // Stops the supervisor, its keeper and all processes of its job: none of them starts another any more.
   std::vector<pid_t> stopped(JobId running) {
@@ -78,7 +78,7 @@ class UnseenTest : public QueueFixture {
   }
 };
 
-TEST_F(UnseenTest, WhoListsIsToldAndItIsWrittenDown) {
+TEST_F(InterruptedJobsTest, WhoListsIsToldAndItIsWrittenDown) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   Store store = this->store();
@@ -88,14 +88,14 @@ TEST_F(UnseenTest, WhoListsIsToldAndItIsWrittenDown) {
   EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: its supervisor was killed");
 }
 
-TEST_F(UnseenTest, WhoShowsIsTold) {
+TEST_F(InterruptedJobsTest, WhoShowsIsTold) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   EXPECT_EQ(good(queue_.show(id)).state, State::interrupted);
   EXPECT_EQ(good(store().line(id)).state, State::interrupted);
 }
 
-TEST_F(UnseenTest, WhoListsWhatHasEndedIsTold) {
+TEST_F(InterruptedJobsTest, WhoListsWhatHasEndedIsTold) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   const auto ended = good(queue_.ended_last(5));
@@ -103,7 +103,7 @@ TEST_F(UnseenTest, WhoListsWhatHasEndedIsTold) {
   EXPECT_EQ(ended[0].id, id);
 }
 
-TEST_F(UnseenTest, ReadingLetsWhatWaitsGoOn) {
+TEST_F(InterruptedJobsTest, ReadingLetsWhatWaitsGoOn) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
   const JobId id = add(shell("sleep 60"));
   ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
@@ -114,7 +114,7 @@ TEST_F(UnseenTest, ReadingLetsWhatWaitsGoOn) {
   EXPECT_TRUE(soon([&] { return good(store.line(waits)).state == State::done; }));
 }
 
-TEST_F(UnseenTest, APausedQueueSaysSoToo) {
+TEST_F(InterruptedJobsTest, APausedQueueSaysSoToo) {
   const JobId id = add(shell("sleep 60"));
   ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
   ASSERT_TRUE(queue_.pause_all().ok());
@@ -128,7 +128,7 @@ TEST_F(UnseenTest, APausedQueueSaysSoToo) {
 }
 
 // The life files show the end even where no process can record it.
-TEST_F(UnseenTest, ItIsSoWhereNoRunnerCanBeStarted) {
+TEST_F(InterruptedJobsTest, ItIsSoWhereNoRunnerCanBeStarted) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   {
@@ -150,14 +150,14 @@ TEST_F(UnseenTest, ItIsSoWhereNoRunnerCanBeStarted) {
   EXPECT_EQ(good(queue_.list()).at(1).state, State::failed);
 }
 
-TEST_F(UnseenTest, ARestartOfTheMachineIsNamed) {
+TEST_F(InterruptedJobsTest, ARestartOfTheMachineIsNamed) {
   Store store = this->store();
   const JobId id = began(store, "another boot");
   EXPECT_EQ(good(queue_.list()).at(0).state, State::interrupted);
   EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: the machine was restarted while it ran");
 }
 
-TEST_F(UnseenTest, WhatIsKnownOfItsProgramIsSaid) {
+TEST_F(InterruptedJobsTest, WhatIsKnownOfItsProgramIsSaid) {
   Store store = this->store();
   const JobId id = began(store, this_boot());
   const lease::OpenFile life([&] { return open(folder_->life(id, 1).c_str(), O_RDWR | O_CLOEXEC); });
@@ -174,7 +174,7 @@ TEST_F(UnseenTest, WhatIsKnownOfItsProgramIsSaid) {
 }
 
 // The job's last sign of life is the last time at which it certainly lived.
-TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
+TEST_F(InterruptedJobsTest, ItsEndIsItsLastSignOfLife) {
   Store store = this->store();
   const JobId written = began(store, "another boot"), touched = began(store, "another boot"),
               silent = began(store, "another boot"), future = began(store, "another boot");
@@ -196,7 +196,7 @@ TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
   EXPECT_LE(ended(future), wall_clock_ns()) << "a clock that was wrong";
 }
 
-TEST_F(UnseenTest, TheSupervisorGivesSignsOfLife) {
+TEST_F(InterruptedJobsTest, TheSupervisorGivesSignsOfLife) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
   const int64_t before = age(folder_->life(id, 1), 9000);
@@ -209,7 +209,7 @@ TEST_F(UnseenTest, TheSupervisorGivesSignsOfLife) {
 }
 
 // One whose end the runner was there to notice ended then, however long it had been silent.
-TEST_F(UnseenTest, WhatARunnerSeesVanishEndsThen) {
+TEST_F(InterruptedJobsTest, WhatARunnerSeesVanishEndsThen) {
   const JobId id = add(shell("sleep 60"));
   const std::vector<pid_t> job = stopped(id);
   ASSERT_GT(job.size(), 1U);
@@ -224,7 +224,7 @@ TEST_F(UnseenTest, WhatARunnerSeesVanishEndsThen) {
 
 // An interrupted job has ended like others: dependent jobs and its user learn of it, and pruning may forget
 // it.
-TEST_F(UnseenTest, ItIsAnEndLikeOthers) {
+TEST_F(InterruptedJobsTest, ItIsAnEndLikeOthers) {
   JobSpec told = shell("sleep 60"), strict = shell("true"), any = shell("true");
   told.notify =
       "echo $INNKEEPER_JOB_STATE > " + path("told.tmp") + "; mv " + path("told.tmp") + " " + path("told");
@@ -240,7 +240,7 @@ TEST_F(UnseenTest, ItIsAnEndLikeOthers) {
   EXPECT_EQ(good(queue_.prune({.age = std::nullopt, .jobs = 0})).jobs, 3);
 }
 
-TEST_F(UnseenTest, ReadingStartsNoRunnerWhereThereIsNothingToDo) {
+TEST_F(InterruptedJobsTest, ReadingStartsNoRunnerWhereThereIsNothingToDo) {
   JobSpec job = shell("true");
   ASSERT_TRUE(queue_.pause_all().ok());
   const JobId id = add(job);
