@@ -2,7 +2,6 @@
 // results and scratch memory inside its kernels; meanwhile another thread prefetches, evicts and writes back.
 // Nothing may hang, no operator may fail (each alone would fit), the bytes must be right, and no node may
 // exceed its budget.
-// budget.
 //
 // INNKEEPER_SEED replays a seed (threads still interleave as they like), INNKEEPER_STEPS sets steps for each
 // thread.

@@ -110,7 +110,7 @@ TEST(Aside, AChildOfForkMayDestroyIt) {
   EXPECT_EQ(status, 0);
 }
 
-// The mutex may be held by a thread that the child has not.
+// The child lacks the thread that may hold the mutex.
 TEST(Aside, ChildrenOfAForkAtAnyMomentMayDestroyIt) {
   for (int round = 0; round < 100; ++round) {
     auto aside = std::make_unique<Aside>();

@@ -236,7 +236,8 @@ TEST(MachineDeathTest, RefusesAFolderThatCannotBeWritten) {
   std::filesystem::permissions(folder, std::filesystem::perms(0555));
   const std::string item = "disk:" + folder.string() + ":1GiB";
   const auto parse_as_a_common_user = [&item] {
-    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);  // root may write anywhere
+    // Root may write anywhere, so the child becomes another user.
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
     const Result<MachineSpec> spec = parse_machine(item, "", kHostMemory);
     std::fputs(spec.ok() ? "taken" : spec.status().message().c_str(), stderr);
     ::_exit(spec.ok() ? 1 : 0);

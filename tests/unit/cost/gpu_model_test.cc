@@ -126,7 +126,7 @@ TEST(DerivedGpu, IsTheTablesWhereItIsThatGpu) {
 TEST(DerivedGpu, HasTheTablesRatesToATenth) {
   for (GpuReport report : {kA100, kH100, k3090, k4090, k5090, kL40S, kV100, kT4}) {
     const GpuModel known = gpu_named(report.name).value();
-    report.memory = Bytes(report.memory.count() / 2);  // no longer the table's
+    report.memory = Bytes(report.memory.count() / 2);  // The memory differs from the table's.
     const GpuModel derived = model_of(report);
     EXPECT_EQ(derived.name, report.name);
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})

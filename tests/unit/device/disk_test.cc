@@ -21,7 +21,7 @@
 namespace innkeeper {
 namespace {
 
-// A disk that fails when it is told to; else the system's. Calls are counted from 0.
+// System calls that fail on command, and otherwise call the system's. Calls are counted from 0.
 struct DiskFaults {
   std::atomic<int> write_error = 0;
   std::atomic<int> read_error = 0;
@@ -31,7 +31,7 @@ struct DiskFaults {
   std::atomic<bool> flip_a_bit = false;
   std::atomic<int> interruptions = 0;   // Number of coming reads and writes that a signal interrupts.
   std::atomic<off_t> room = INT64_MAX;  // Capacity of the disk, bytes.
-  std::atomic<size_t> most = SIZE_MAX;  // larger writes wait until it grows
+  std::atomic<size_t> most = SIZE_MAX;  // Limit in bytes; larger writes wait until it grows.
 } disk_faults;
 
 bool interrupted() {
@@ -72,7 +72,7 @@ int faulty_reserve(int file, int mode, off_t offset, off_t size) {
   return ::fallocate(file, mode, offset, size);
 }
 
-class Disk : public testing::TestWithParam<bool> {  // whether it tries to go past the page cache
+class Disk : public testing::TestWithParam<bool> {  // Parameter: whether the disk bypasses the page cache.
  protected:
   void SetUp() override { open(MiB(64)); }
   void TearDown() override {
@@ -173,7 +173,7 @@ TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
                 "\" cannot hold more than the 48.0 KiB it has: No space left on device");
   EXPECT_EQ(disk_->live(), KiB(48));
   ASSERT_TRUE(write(first, noise(48 << 10)).ok());
-  disk_faults.reserve_error = EOPNOTSUPP;  // a file system without reservations
+  disk_faults.reserve_error = EOPNOTSUPP;  // Simulates a file system without reservations.
   EXPECT_TRUE(disk_->allocate(KiB(32)).ok());
 }
 
@@ -300,7 +300,7 @@ TEST_P(Disk, SpaceIsNotReusedUnderAWrite) {
   for (int i = 0; i < 8; ++i) {
     Memory gone = take(MiB(1));
     const Event writing = disk_->copy_in(gone.data(), first.data(), MiB(1)).value();
-    gone.reset();  // breaks the promise that both ends stay
+    gone.reset();  // Breaks the promise that both ends stay.
     const Memory next = take(MiB(1));
     ASSERT_TRUE(write(next, second).ok());
     ASSERT_TRUE(writing->synchronize().ok());

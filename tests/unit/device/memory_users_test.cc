@@ -32,13 +32,13 @@ class MemoryUsersTest : public testing::Test {
   void give(uintptr_t begin, int64_t size, const Event& user) {
     ASSERT_TRUE(users_.freed(at(begin), Bytes(size), std::span(&user, 1)));
   }
-  // An event on the compute queue: everything freed so far is covered by it.
+  // An event on the compute queue that covers everything freed so far.
   std::shared_ptr<Flag> mark() {
     auto passed = event();
     users_.recorded(users_.number(), passed);
     return passed;
   }
-  // The first copy of all: from now on memory is watched.
+  // The first copy of all: it starts the watch of freed memory.
   void watch() { (void)users_.take_for_copy(at(1), Bytes(1)); }
 
   MemoryUsers users_;
@@ -152,13 +152,13 @@ TEST_F(MemoryUsersTest, AmongManyThoseThatAreNotDoneStay) {
   give(2000, 8, done);
   users_.freed(at(3000), Bytes(8));
   const auto unfinished = mark();
-  for (uintptr_t i = 0; i < 3'000; ++i) give(8192 + 16 * i, 8, done);  // apart, so they stay as many
+  for (uintptr_t i = 0; i < 3'000; ++i) give(8192 + 16 * i, 8, done);  // Separate ranges, which cannot merge.
   EXPECT_EQ(users_.take_for_kernel(at(1000), Bytes(8)), std::vector<Event>{pending});
   EXPECT_TRUE(users_.take_for_copy(at(2000), Bytes(8)).events.empty()) << "who is done is forgotten";
   EXPECT_EQ(users_.take_for_copy(at(3000), Bytes(8)).events, std::vector<Event>{unfinished});
 }
 
-// Against a model that knows each byte.
+// Compares with a model of single bytes.
 TEST_F(MemoryUsersTest, AgreesWithAModelOfBytes) {
   constexpr size_t kBytes = 512;
   std::mt19937_64 random(7);

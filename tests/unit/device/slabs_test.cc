@@ -58,7 +58,7 @@ TEST(Slabs, FreedNeighboursJoin) {
   }
 }
 
-// The system maps one slab next to another; a block must not span two, which go each for itself.
+// The system maps one slab next to another; a block must not span two, because each is unmapped on its own.
 TEST(Slabs, NeighboursThatAreSlabsStayApart) {
   for (const bool downwards : {false, true}) {
     Slabs slabs("host", {.slab = MiB(2), .keep = MiB(64), .blank = true});
@@ -183,7 +183,7 @@ TEST(Slabs, AreLockedOnce) {
                                          return Status::okay();
                                        },
                                    .unlock = [&](void* data, size_t) { return locked.erase(data) == 1u; }}});
-    for (int round = 0; round < 1000; ++round) {  // a training's steps
+    for (int round = 0; round < 1000; ++round) {  // Periods of a training.
       std::vector<std::byte*> blocks;
       for (int i = 0; i < 20; ++i) blocks.push_back(take(slabs, KiB(256)));
       for (std::byte* block : blocks) slabs.free(block);
@@ -284,7 +284,7 @@ TEST(Slabs, SayWhatTheyWereAsked) {
   EXPECT_EQ(beyond.status().code(), Code::out_of_memory);
   EXPECT_EQ(beyond.status().message(), "host: asked 128.0 TiB, more than a process can map");
   const Result<void*> refused = slabs.allocate(Bytes(int64_t{1} << 46));
-  if (!refused.ok()) {  // the system's overcommit setting decides
+  if (!refused.ok()) {  // The system's overcommit setting decides.
     EXPECT_EQ(refused.status().code(), Code::out_of_memory);
     EXPECT_NE(refused.status().message().find("host: asked 64.0 TiB, 64.0 MiB held: the system refused "),
               std::string::npos)
@@ -312,7 +312,7 @@ TEST(Slabs, AHundredThousandRoundTripsHoldNoMore) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::byte*> out;
     for (const Bytes size : sizes) {
-      if (out.size() > 50 && random() % 4 == 0) {  // some come back before the others leave
+      if (out.size() > 50 && random() % 4 == 0) {  // Some allocations precede other releases.
         std::swap(out[random() % out.size()], out.back());
         slabs.free(out.back());
         out.pop_back();

@@ -26,7 +26,8 @@ constexpr const char* kC = "GPU-cccccccccccccccc";  // AMD's
 constexpr const char* kD = "GPU-dddddddddddddddd";
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-// A has most free memory, and B the largest free part, less power of its limit, and less to do.
+// A has the most free memory. B has the largest free part, the smallest share of its power limit, and the
+// least load.
 const std::string kTwo =
     "card " + std::string(kA) +
     "\n bus 00000000:01:00.0\n name X\n memory 80G 0 40G\n utilization 90 0\n power 300 "
@@ -102,7 +103,7 @@ TEST_F(ChoiceTest, IsShownUntilItEnds) {
   EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "1,0");
   EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "not set");
   EXPECT_EQ(folder_.files(), 0);
-  // A wish that the program utters meanwhile is its own.
+  // A variable that the program sets meanwhile stays as the program set it.
   {
     const Choice choice = auto_choice();
     environment_.set("CUDA_VISIBLE_DEVICES", "7");
@@ -160,7 +161,7 @@ TEST_F(ChoiceTest, ErrorsCarryTheNumbers) {
 
 TEST_F(ChoiceTest, ALeaseIsWholeUnlessBytesAreNamedAndChanges) {
   const test::FakeGpus gpus(kTwo);
-  Lease whole = take_lease();  // A is in use without a lease
+  Lease whole = take_lease();  // A is in use without a lease.
   EXPECT_EQ(whole.uuids(), Uuids{kB});
   EXPECT_TRUE(whole.exclusive());
   EXPECT_EQ(whole.id().size(), 16U);
@@ -178,7 +179,7 @@ TEST_F(ChoiceTest, ALeaseIsWholeUnlessBytesAreNamedAndChanges) {
   EXPECT_FALSE(part.intact());
   EXPECT_THROW(part.renew(milliseconds(1000)), std::runtime_error);
   EXPECT_THROW((void)adopt_lease(), std::invalid_argument);
-  // A part of the lease that the process was started with.
+  // A part of the lease with which the process was started.
   const Lease outer = take_lease({.memory = 10 * kGiB});
   environment_.set("INNKEEPER_LEASE", outer.id());
   EXPECT_EQ(uuids({.memory = 10 * kGiB}), outer.uuids());
@@ -239,7 +240,7 @@ TEST_F(ChoiceTest, OrdinalsAreCudasOwnOnceItIsStarted) {
   EXPECT_EQ(test::wait_for(test::in_child([&] {
               const Choice first = auto_choice();
               if (!start_cuda() || first.ordinals() != std::vector<int>{0}) return 1;
-              if (uuids({.mode = ChoiceMode::ratio}) != Uuids{kA}) return 2;  // CUDA sees nothing else
+              if (uuids({.mode = ChoiceMode::ratio}) != Uuids{kA}) return 2;  // CUDA sees no other GPU.
               return 0;
             })),
             0);
@@ -294,7 +295,7 @@ TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
   {
     const Choice two = auto_choice({.n = 2, .vendor = "nvidia"});
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), std::string(kA) + "," + kB);
-    EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "");  // AMD's were not leased
+    EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "");  // The AMD GPUs were not leased.
   }
   const std::string never = refusal<std::invalid_argument>({.n = 3});
   EXPECT_TRUE(has(never, "(of one vendor, who has 2)")) << never;

@@ -64,7 +64,7 @@ TEST_F(LeaseClock, RenewalsGoByTheMachinesClock) {
   EXPECT_TRUE(lease.intact());
 }
 
-// The first in line stays the first, whichever way the clock goes while both wait.
+// The first waiter stays first, whichever way the clock jumps while both wait.
 TEST_F(LeaseClock, WhoAskedFirstIsServedFirst) {
   for (const int64_t error : {-2 * kHour, 2 * kHour}) {
     set_clock_off(0);
@@ -109,14 +109,14 @@ TEST_F(LeaseClock, APlaceIsNotLostByIt) {
   waiter.join();
 }
 
-// A slot that says these times.
+// A slot with these times.
 std::string slot(const std::string& times) {
   const std::string body = "kind=held\n" + times;
   return "innkeeper-lease 1 1 " + std::to_string(body.size()) + " " + hex(fnv1a(body) ^ 1U) + "\n" + body;
 }
 
-// A lease of the machine's first moment is no lease without a time: it is not read by the wall clock, which
-// says another moment at each look.
+// A lease of the machine's first moment has a time: it must not be read by the wall clock, which differs at
+// each look.
 TEST_F(LeaseClock, ATimeOfZeroIsReadBack) {
   Record record;
   record.expires_ns = kHour;
@@ -130,7 +130,7 @@ TEST_F(LeaseClock, ATimeOfZeroIsReadBack) {
   }
 }
 
-// Sums of two of them must not leave the range of their type.
+// Sums of two times must not leave the range of their type.
 TEST_F(LeaseClock, TimesBeyondTheLimitAreRefused) {
   for (const char* key : {"since", "expires", "since_start", "expires_start"}) {
     EXPECT_TRUE(decode(slot(std::string(key) + "=" + std::to_string(kLatestNs) + "\n"))) << key;
@@ -138,7 +138,7 @@ TEST_F(LeaseClock, TimesBeyondTheLimitAreRefused) {
   }
 }
 
-// As versions wrote them that knew the wall clock alone.
+// As written by versions that knew the wall clock alone.
 TEST_F(LeaseClock, TimesOfTheWallClockAreRead) {
   const int64_t now = wall_clock_ns();
   const auto old = decode(

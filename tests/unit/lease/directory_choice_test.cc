@@ -24,7 +24,7 @@ class DirectoryChoiceTest : public ::testing::Test {
     for (const char* name : {"first", "second", "third"}) paths_.push_back(base_ + "/" + name);
   }
 
-  // As `owner` would make it, with his lock in it.
+  // Makes the directory as `owner` would, with the owner's lock in it.
   void make(int index, uid_t owner, mode_t mode = 01777) {
     const std::string& path = paths_[static_cast<size_t>(index)];
     ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
@@ -33,14 +33,14 @@ class DirectoryChoiceTest : public ::testing::Test {
     ASSERT_EQ(chmod(lock.c_str(), 0444), 0);
     for (const std::string& each : {lock, path}) ASSERT_EQ(chown(each.c_str(), owner, getegid()), 0);
     ASSERT_EQ(chmod(path.c_str(), mode), 0);
-    // So that "made later" is later for the clock of the file system too.
+    // Waits, so that "made later" is later for the file system's clock, too.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   std::string chosen() const {
     const auto opened = Directory::open_best(paths_);
     return opened.ok() ? opened.value()->path().substr(base_.size() + 1) : opened.status().message();
   }
-  // The kernel says when a file was made (tmpfs since 5.18).
+  // The kernel reports a file's time of creation (tmpfs since 5.18).
   bool births_are_known() const {
     struct statx about {};
     return statx(AT_FDCWD, base_.c_str(), 0, STATX_BTIME, &about) == 0 && (about.stx_mask & STATX_BTIME) != 0;
@@ -82,7 +82,7 @@ TEST_F(DirectoryChoiceTest, OfOthersTheOneThatWasMadeFirst) {
   EXPECT_EQ(Directory::open_best(paths_).value()->others().at(0).why, "it was made later");
 }
 
-// Others may see it differently, and use it.
+// Other processes may see the directory differently, and use it.
 TEST_F(DirectoryChoiceTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
   make(1, geteuid() == 0 ? 12345 : geteuid());
   ASSERT_EQ(symlink(paths_[1].c_str(), paths_[0].c_str()), 0);
@@ -145,7 +145,7 @@ TEST_F(DirectoryChoiceTest, WhatIsNotSeenByOthersIsNotGranted) {
   EXPECT_NE(refused.status().message().find("not in " + paths_[0] + " any more"), std::string::npos);
   EXPECT_FALSE(arbiter.resize(before, GiB(2), machine).ok());
   before.release();
-  // Its successor sees all.
+  // An arbiter opened later sees all leases.
   EXPECT_TRUE(Arbiter(Directory::open_best(paths_).value()).acquire(share(GiB(1)), machine).ok());
 }
 

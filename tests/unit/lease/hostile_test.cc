@@ -25,7 +25,7 @@ constexpr uid_t kVillain = 40002;
 
 bool become(uid_t user) { return setgroups(0, nullptr) == 0 && setgid(user) == 0 && setuid(user) == 0; }
 
-// Another user's process: it has done `body`, and stays until this is gone.
+// Another user's process: it has run `body`, and lives as long as this object.
 class Villain {
  public:
   explicit Villain(const std::function<bool()>& body) {
@@ -54,7 +54,7 @@ class Villain {
 
 class LeaseHostileTest : public LeaseFixture {
  protected:
-  // As `user`; 77: the machine does not let us become others.
+  // Runs `body` as `user`; returns 77 if the machine does not permit the change of user.
   int as(uid_t user, const std::function<int()>& body) {
     return wait_for(in_child([&] { return become(user) ? body() : 77; }));
   }
@@ -63,7 +63,7 @@ class LeaseHostileTest : public LeaseFixture {
     EXPECT_TRUE(arbiter_.acquire(whole(2), machine_).ok());
     EXPECT_EQ(arbiter_.list().value().size(), 0U);
   }
-  // Holds a file as its lease's owner would, forging its content.
+  // Holds a file as its lease's owner would, with forged content.
   static int hold(const std::string& name, const std::string& content) {
     const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     struct flock life {};
@@ -98,7 +98,7 @@ TEST_F(LeaseHostileTest, LiveFilesWithoutARecordClaimNothing) {
   for (const int fd : held) close(fd);
 }
 
-// A file with the largest size, all hole.
+// A sparse file of the largest size.
 TEST_F(LeaseHostileTest, AHugeFileIsNotRead) {
   const int fd = hold(path("l00000000000000aa"), "innkeeper-lease 1 ");
   ASSERT_GE(fd, 0);
@@ -116,7 +116,7 @@ TEST_F(LeaseHostileTest, TheSameFileUnderTwoNamesCountsOnce) {
   EXPECT_EQ(arbiter_.ledger(machine_).value()[0].available, GiB(50));
 }
 
-// A stranger's read lock would keep a dead lease alive, if read locks counted as life.
+// Another user's read lock would keep a dead lease alive, if read locks counted as life.
 TEST_F(LeaseHostileTest, AReadLockKeepsNothingAlive) {
   std::string id;
   Lease lease = arbiter_.acquire(whole(2), machine_).value();
@@ -169,7 +169,7 @@ TEST_F(LeaseHostileTest, OthersLeasesAreRespectedAndCannotBeTouched) {
   for (const int fd : {ready[0], ready[1], done[0], done[1]}) close(fd);
 }
 
-// A dead lease of another user counts for nothing even where only he may remove it.
+// A dead lease of another user counts for nothing, even if only its owner may remove it.
 TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
   IK_TEST_NEEDS_ROOT();
   EXPECT_EQ(as(kVictim,
@@ -201,7 +201,7 @@ TEST_F(LeaseHostileTest, UnreadableFilesClaimNothing) {
   EXPECT_EQ(as(kVictim, [&] { return arbiter_.acquire(whole(2), machine_).ok() ? 0 : 1; }), 0);
 }
 
-// Opening a file under F_SETLEASE waits, 45 seconds as a rule, for its owner to let go.
+// Opening a file under F_SETLEASE waits, 45 seconds by default, for its owner to release it.
 TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
   signal(SIGIO, SIG_IGN);
   const std::string name = path("l00000000000000dd");
@@ -217,7 +217,7 @@ TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
   close(fd);
 }
 
-// Whose a lease is, its file's owner says.
+// The owner of the file is the owner of the lease.
 TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   IK_TEST_NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
@@ -240,7 +240,7 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   EXPECT_TRUE(arbiter_.acquire(part, machine_).ok());  // The other user consumed no part of the lease.
 }
 
-// A place in the line inside a lease that is not his keeps nothing of it.
+// A place in the line inside another user's lease keeps nothing of it.
 TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
   IK_TEST_NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
@@ -312,7 +312,7 @@ TEST_F(LeaseHostileTest, TheLockFileReplacedIsNoticed) {
   EXPECT_TRUE(arbiter_.acquire(whole(), machine_).ok());
 }
 
-// Numbers of processes mean nothing across PID namespaces; locks do.
+// Process numbers mean nothing across PID namespaces; locks do.
 TEST_F(LeaseHostileTest, AnotherPidNamespaceIsSeen) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -340,10 +340,10 @@ TEST_F(LeaseHostileTest, AnotherPidNamespaceIsSeen) {
   const auto live = arbiter_.list().value();
   ASSERT_EQ(live.size(), 1U);
   EXPECT_EQ(live[0].record.process.pid, 1);
-  kill(outer, SIGKILL);  // the namespace's child goes on
+  kill(outer, SIGKILL);  // The namespace's child goes on.
   wait_for(outer);
   EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy);
-  pid_t inner = 0;  // either order of the two messages
+  pid_t inner = 0;  // The two messages come in either order.
   memcpy(&inner, message[0] == 'x' ? message + 1 : message, sizeof inner);
   if (message[0] == 'x' && message[sizeof(pid_t)] == 'x') memcpy(&inner, message, sizeof inner);
   kill(inner, SIGKILL);

@@ -18,7 +18,7 @@ using test::idle_machine;
 using test::share;
 using test::whole;
 
-constexpr uint64_t kHere = 77;  // a PID namespace
+constexpr uint64_t kHere = 77;  // Number of a PID namespace.
 constexpr int64_t kNow = 1'000'000'000'000'000;
 const View kView{kNow, kHere};
 
@@ -76,7 +76,7 @@ std::string two_slots(const std::string& first, const std::string& second) {
   return file + second;
 }
 
-// A writer killed after any number of bytes of the new slot leaves the old record or the new one, whole.
+// A writer killed after any number of bytes of the new slot leaves the whole old record or the whole new one.
 TEST(LeaseRecord, ATornChangeLeavesTheOldRecord) {
   Record old_record = some_record(), new_record = some_record();
   new_record.revision = 2;
@@ -183,12 +183,13 @@ TEST(LeaseLedger, ALeaseCountsInFullFromItsGrant) {
 TEST(LeaseLedger, MemoryOfTheLeasesTreeDoesNotCountTwice) {
   Machine machine = idle_machine(1);
   machine.cards[0].free = GiB(80) - GiB(12);
-  machine.cards[0].processes = {{GiB(12), {{50, 9}, {42, 7}, {1, 1}}}};  // a child of the holder
+  // The second process is a child of the holder.
+  machine.cards[0].processes = {{GiB(12), {{50, 9}, {42, 7}, {1, 1}}}};
   const std::vector<Entry> live = {entry({{"GPU-1000", GiB(30)}})};
   Ledger ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].available, GiB(50));
   EXPECT_EQ(ledger[0].foreign, Bytes(0));
-  // The same number, another process: pids are used again.
+  // The same number, but another process: the system reuses process numbers.
   machine.cards[0].processes[0].line[1].start_ticks = 8;
   ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].foreign, GiB(12));
@@ -211,7 +212,7 @@ TEST(LeaseLedger, TheDriversReserveIsNotForLeases) {
   EXPECT_EQ(make_ledger(machine, {}, kView)[0].available, GiB(79));
 }
 
-// Two leases of one process: its bytes are shared out, never doubled.
+// Two leases of one process: its bytes are divided between them, never doubled.
 TEST(LeaseLedger, OneProcessWithTwoLeases) {
   Machine machine = idle_machine(1);
   machine.cards[0].free = GiB(80) - GiB(15);
@@ -225,12 +226,12 @@ TEST(LeaseLedger, OneProcessWithTwoLeases) {
 TEST(LeaseLedger, UnmatchedLeasesCountInFullUntilWarm) {
   Machine machine = idle_machine(1);
   machine.cards[0].free = GiB(50);
-  machine.cards[0].processes = {{GiB(30), {}}};  // a host's number in a container
+  machine.cards[0].processes = {{GiB(30), {}}};  // A container cannot resolve the host's process number.
   Entry lease = entry({{"GPU-1000", GiB(30)}});
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(20));
   lease.record.since_ns = kNow - kWarmUpNs;
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(50));
-  // So does a lease of another namespace, but known processes' bytes are not its.
+  // A lease of another namespace counts too, but known processes' bytes do not belong to it.
   machine.cards[0].processes = {{GiB(30), {{99, 1}}}};
   lease.record.pid_namespace = kHere + 1;
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(20));
@@ -301,7 +302,8 @@ TEST(LeaseChoice, OfOneMemoryTheMachinesPartTakesNoCard) {
   const std::vector<Entry> live = {entry({{"GPU-1000", GiB(30)}})};
   EXPECT_FALSE(whole_card(live));
   EXPECT_EQ(make_ledger(machine, live, kView)[0].available, GiB(30)) << "it has allocated nothing yet";
-  machine.cards[0].processes = {{GiB(12), {{42, 7}}}, {GiB(1), {{50, 9}}}};  // the holder's, a stranger's
+  // The first process is the holder's, the second a stranger's.
+  machine.cards[0].processes = {{GiB(12), {{42, 7}}}, {GiB(1), {{50, 9}}}};
   EXPECT_FALSE(whole_card({}));
   const Ledger ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].foreign, GiB(1));
@@ -396,7 +398,8 @@ TEST(LeaseChoice, AGangIsOfOneVendor) {
   for (size_t i = 0; i < 5; ++i) machine.cards[i].vendor = i < 3 ? 0 : 1;
   machine.cards[1].free = GiB(70);
   machine.cards[2].free = GiB(10);
-  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{3, 4}));  // more free memory in all than 0 and 1
+  // Together they have more free memory than 0 and 1.
+  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{3, 4}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 3)), (Cards{0, 1, 2}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 4)), std::nullopt);
   // The order is: GPUs without a lease, then the links, then the free memory.

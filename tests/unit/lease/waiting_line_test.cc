@@ -51,7 +51,7 @@ class LeaseWaitingLine : public LeaseFixture {
     for (const Entry& entry : live) count += entry.record.kind == Kind::waiting ? 1 : 0;
     return count;
   }
-  // One after another, so that their order is known.
+  // One waiter after another, so that their order is known.
   void line_up(int count, const Request& request) {
     for (int i = 0; i < count; ++i) {
       const int before = places();

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 class LeaseWaiting : public LeaseFixture {
  protected:
   LeaseWaiting() : LeaseFixture(idle_machine(1)) {}
-  // When the place in the line was last touched; 0: there is none.
+  // Time of the last touch of the place in the line, ns; 0: there is no place.
   int64_t touched() {
     const std::vector<Entry> live = arbiter_.list().value();
     for (const Entry& entry : live)
@@ -28,7 +28,7 @@ class LeaseWaiting : public LeaseFixture {
   }
 };
 
-// Looking at the GPUs may take longer than kPlaceLost, each time.
+// Each look at the GPUs may take longer than kPlaceLost.
 TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
   Lease lease = arbiter_.acquire(whole(), machine_).value();
   std::atomic<int> looks{0};
@@ -63,7 +63,7 @@ TEST_F(LeaseWaiting, ATouchedPlaceWakesNobody) {
   EXPECT_TRUE(watch.wait(1s)) << "the watch is one";
 }
 
-// A child that is made while waiting has neither the place nor the thread that touches it.
+// A child forked during the wait has neither the place nor the thread that touches it.
 TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
   pid_t child = -1;
@@ -75,7 +75,7 @@ TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
     return true;
   };
   const auto look = [&]() -> Result<Machine> {
-    if (child < 0) std::this_thread::sleep_for(600ms);  // slow, so that there is a thread
+    if (child < 0) std::this_thread::sleep_for(600ms);  // Slow, so that the waiter starts its thread.
     return machine_;
   };
   const Status given_up = arbiter_.acquire(waiting(whole()), look, fork_once).status();
@@ -85,7 +85,7 @@ TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
   EXPECT_EQ(folder_.files(), 1);
 }
 
-// A driver that stumbles once must not end a wait of hours; from the start it says "never".
+// A driver that fails once must not end a wait of hours; a failure from the start means "never".
 TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
   Machine unknown = machine_;
   unknown.cards[0].total = Bytes(0);

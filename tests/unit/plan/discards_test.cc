@@ -40,13 +40,13 @@ class TrainingLoop {
     }
   }
 
-  int wanted() const { return wanted_; }  // operators of the last period
+  int wanted() const { return wanted_; }  // Number of operators in the last period.
   int dropped() const { return dropped_; }
   int dropped_unkept() const { return unkept_; }
   Planner& planner() { return planner_; }
 
  private:
-  // Names and addresses are one number.
+  // A name and its address are the same number.
   Name meet() {
     ++last_;
     EXPECT_EQ(planner_.meet(reinterpret_cast<Block*>(64 * last_)), static_cast<Name>(last_));

@@ -17,7 +17,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// Blocks are of one MiB.
+// A use of a block of one MiB.
 Touch of(Name name, bool write = false) { return {name, MiB(1), write}; }
 
 struct Model : OnDemand {
@@ -80,7 +80,8 @@ TEST(OnDemand, WhatStaysDoesNotLeave) {
   EXPECT_EQ(model.cost().arrived, before);
 }
 
-// Steps of so many layers, of which some are left out: weights, activations that backward wants, gradients.
+// Training steps over kLayers layers, some of which are left out: weights, activations that backward reads,
+// gradients.
 std::string varying_program(uint64_t seed) {
   std::mt19937_64 draw(seed);
   std::string text;

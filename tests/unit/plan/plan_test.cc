@@ -1,4 +1,4 @@
-// Plans without an engine: periods are found, and schedules fit.
+// Plans without an engine: the detection of periods, and schedules that fit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using test::Pager;
 
 constexpr NodeId kHost{1};
 
-// A program's operators, told to a history as an engine would: by blocks that are born and die.
+// The program's operators as an engine would report them to a history: with blocks that are born and die.
 struct Loop {
   History history;
   PeriodFinder finder;
@@ -67,7 +67,7 @@ TEST(Period, IsNotALayerThatLooksLikeTheOneBefore) {
   for (const Name weight : weights) {
     for (int i = 0; i < 20; ++i) {
       loop.op({read(weight), {loop.history.name(), KiB(1), true}});
-      // One weight again and again is a period of one operator, and rightly so.
+      // One weight read repeatedly is a period of one operator, and rightly so.
       EXPECT_TRUE(loop.found == 0 || loop.found == 1) << loop.found;
     }
   }
@@ -111,7 +111,7 @@ TEST(Schedule, OfACircleFetchesOneBlockAPeriod) {
   const Program program = make_program(loop.history, 10).value();
   EXPECT_EQ(program.touched_at(kCard), KiB(10));
   const Schedule made = make_schedule(uses_at(program, kCard), KiB(9));
-  // The best that can be: of ten that are read in turn nine stay, but the one that is read now must be there.
+  // The optimum: of ten blocks read in a fixed order nine stay, but the one being read must be present.
   EXPECT_LE(made.arriving, KiB(2));
   EXPECT_TRUE(make_schedule(uses_at(program, kCard), KiB(10)).moves.empty()) << "what fits is never moved";
   EXPECT_EQ(live_excess(uses_at(program, kCard), KiB(9)), KiB(1));
@@ -119,7 +119,7 @@ TEST(Schedule, OfACircleFetchesOneBlockAPeriod) {
   EXPECT_EQ(live_excess(uses_at(program, NodeId{5}), KiB(1)), Bytes(0)) << "it does nothing there";
 }
 
-// Training steps: weights, results that live until backward, gradients, sizes by chance.
+// Training steps: weights, results that live until backward, gradients, random sizes.
 Program random_training(uint32_t seed, int layers, Loop& loop) {
   std::mt19937 chance(seed);
   const auto kib = [&](int most) { return static_cast<int64_t>(1 + chance() % static_cast<uint32_t>(most)); };
@@ -161,9 +161,9 @@ Program random_training(uint32_t seed, int layers, Loop& loop) {
   return make_program(loop.history, loop.found).value();
 }
 
-// Bytes between two uses at each operator, counted one operator after another over many periods.
+// Bytes between two uses at each operator, counted operator by operator over many periods.
 int64_t count_most_alive(const Program& program) {
-  std::map<Name, std::array<int64_t, 3>> lives;  // first and last use, size
+  std::map<Name, std::array<int64_t, 3>> lives;  // First use, last use and size of each block.
   constexpr int64_t kPeriods = 5;
   for (int64_t time = 0; time < kPeriods * program.length(); ++time) {
     for (const Program::Use& use : program.uses_of(time % program.length())) {
@@ -204,7 +204,7 @@ TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
   EXPECT_LT(most_above, 3) << "of these small ones, with blocks as large as a tenth of the room";
 }
 
-// Gradients die between two steps: behind the last operator of a period, when its program is made already.
+// Gradients die between two periods: after a period's last operator, when its program has been made already.
 TEST(Program, HasTheDeathsBehindItsLastStep) {
   Loop loop;
   const Name weight = loop.history.name();
@@ -240,7 +240,7 @@ TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   Program program = random_training(1, 24, loop);
   const Bytes room(count_most_alive(program) * 7 / 10);
   const Schedule wanted = make_schedule(uses_at(program, kCard), room);
-  for (int64_t old = 1; old < 200; ++old)  // each has the number of one of the period's, many periods ago
+  for (int64_t old = 1; old < 200; ++old)  // Each has the number of a block of this period, many periods ago.
     program.deaths.push_back({old % program.length(), {old - 5 * program.births, false}});
   const Schedule made = make_schedule(uses_at(program, kCard), room);
   EXPECT_EQ(made.arriving, wanted.arriving);
@@ -248,7 +248,7 @@ TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   EXPECT_EQ(made.moves.size(), wanted.moves.size());
 }
 
-// Each period reads the next of many blocks that were made before them all.
+// Each period reads the next of many blocks that were made before all periods.
 TEST(Uses, OfAPoolAreNotOfWhatEachPeriodMakes) {
   Loop loop;
   const Name weight = loop.history.name();

@@ -1,4 +1,4 @@
-// A planner without an engine: a program is followed, left and found again.
+// A planner without an engine: it follows a program, loses it and finds it again.
 #include "plan/planner.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   }
   EXPECT_EQ(arriving, it.planner.cost().arriving);
 
-  // One line more in between, which makes a block.
+  // One more operator in between, which makes a block.
   it.op({{it.meet(), KiB(3), true}});
   EXPECT_FALSE(it.planner.follows());
   EXPECT_EQ(it.planner.divergences(), 1);
@@ -185,7 +185,7 @@ TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoPeriodYet) {
   EXPECT_TRUE(it.planner.follows());
 }
 
-// A long program, and jobs that are done when the test says so.
+// A long program, with background jobs that run when the test calls do_jobs().
 class PlannedInBackground : public ::testing::Test {
  protected:
   static constexpr int64_t kBlocks = 3000;
@@ -268,7 +268,7 @@ TEST_F(PlannedInBackground, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
 }
 
 TEST_F(PlannedInBackground, AProgramThatFitsIsNotFollowed) {
-  // All of it is touched in a period, and little of it is alive at a time.
+  // The period touches all of it, and little of it is alive at once.
   room = KiB(kBlocks - 1);
   const auto period_that_fits = [&] {
     for (size_t i = 0; i < kBlocks / 2; ++i) {

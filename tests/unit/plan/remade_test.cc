@@ -1,4 +1,4 @@
-// Schedules in which blocks are computed again instead of copied.
+// Schedules that recompute blocks instead of copying them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -209,8 +209,8 @@ struct Small {
       program.steps.push_back({0, program.uses.size(), 4, kCard});
       program.uses.insert(program.uses.end(), uses.begin(), uses.end());
     };
-    step({{slot(1), KiB(9), false}});                                            // 0: the input
-    step({{slot(1), KiB(9), false}, {slot(2), KiB(9), false, false, true}});     // 1: the result
+    step({{slot(1), KiB(9), false}});                                            // Step 0: the input.
+    step({{slot(1), KiB(9), false}, {slot(2), KiB(9), false, false, true}});     // Step 1: the result.
     step({{slot(2), KiB(9), false}, {slot(3), KiB(9), false, false, chained}});  // 2
     step({{slot(1), KiB(9), written}});                                          // 3
     step({{slot(4), KiB(9), false}});                                            // 4
@@ -245,7 +245,7 @@ TEST(Remade, IsNotMadeOfWhatIsMadeAgain) {
   EXPECT_EQ(all[0].use, 5);
 }
 
-// Both could be made again, one of the other: the larger is, or the first.
+// Each could be recomputed from the other: the planner takes the larger one, or the first.
 TEST(Remade, OneOfAChainIs) {
   Program program = Small(6, false, true).program;
   for (Program::Death& death : program.deaths)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kPeriod = 400;  // operators
 
-// A program whose periods take a second on demand, in which a MiB arrives.
+// A program whose periods take one second on demand and fetch one MiB.
 class Scored : public ::testing::Test {
  protected:
   void period(double seconds, double arrived = 1) {
@@ -25,7 +25,7 @@ class Scored : public ::testing::Test {
       score_.count(now_);
     }
   }
-  // Periods of on-demand movement until it is tried again; -1: it is not.
+  // Periods on demand until the score resumes the plan; -1: it does not.
   int periods_until_resumed(int most) {
     for (int periods = 0; periods < most; ++periods) {
       period(1);

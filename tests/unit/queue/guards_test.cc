@@ -1,4 +1,4 @@
-// The guards of the queue that one has to provoke: each test here fails when one of them is taken out.
+// Guards of the queue that a test must provoke: each test here fails when its guard is removed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -16,10 +16,10 @@
 #include "support/queue_fixture.h"
 
 namespace {
-std::atomic<int> disk_waits{0};  // how often this program waited for the disk
+std::atomic<int> disk_waits{0};  // Number of this program's waits for the disk.
 }
 
-// In place of libc's.
+// Replaces libc's function.
 extern "C" int fdatasync(int fd) {
   ++disk_waits;
   return static_cast<int>(syscall(SYS_fdatasync, fd));
@@ -36,7 +36,7 @@ using namespace std::chrono_literals;
 
 class GuardTest : public QueueFixture {
  protected:
-  pid_t watcher() const {  // the runner's parent
+  pid_t watcher() const {  // Process number of the runner's parent.
     const std::string stat = content("/proc/" + std::to_string(outer_.runner()) + "/stat");
     const size_t name = stat.rfind(')');
     return name == std::string::npos ? 0 : std::atoi(stat.c_str() + name + 4);
@@ -90,7 +90,7 @@ TEST_F(GuardTest, WhatIsHeldOrWaitsIsNotClaimed) {
   EXPECT_TRUE(good(store.claim(held, 1, "", "boot")));
 }
 
-// The runner may have looked before the pause, and at the queue after it.
+// The runner may have read the setting before the pause, and the queue after it.
 TEST_F(GuardTest, NothingIsClaimedInAPausedQueue) {
   Store store = this->store();
   const JobId id = good(store.add(spec()))[0];
@@ -133,7 +133,7 @@ TEST_F(GuardTest, TheRunnerWaitsForTheDiskAndCallersDoNot) {
   EXPECT_GE(disk_waits, 1) << "an end in the life file";
 }
 
-// A process that has the number of a dead supervisor by now is not ours to end.
+// A process that has the number of a dead supervisor by now is not the queue's to end.
 TEST_F(GuardTest, OnlyTheSupervisorItselfIsSignalled) {
   const pid_t stranger = fork();
   if (stranger == 0) {
@@ -173,7 +173,7 @@ TEST_F(GuardTest, AMissingBeginningIsBelievedWithinItsBootOnly) {
               gone = good(store.add(spec()))[0];
   ASSERT_TRUE(good(store.claim(before, 1, "", "another boot")));
   for (const JobId id : {now, gone}) ASSERT_TRUE(good(store.claim(id, 1, "", record.boot_id)));
-  ASSERT_TRUE(queue_.pause_all().ok());  // the pass below starts nothing
+  ASSERT_TRUE(queue_.pause_all().ok());  // The pass below starts no job.
   for (const JobId id : {before, now}) good(begin_life(folder_->life(id, 1)));
   const Program program = test::queue_runner();
   Scheduler scheduler(*folder_, program, this->store());
@@ -198,7 +198,7 @@ TEST_F(GuardTest, WhatAKilledRunnerLeftIsRemovedAndWhatLivesIsNot) {
   EXPECT_TRUE(look(folder_->life(78, 1)).present);
 }
 
-// One that has begun to leave sees a job that was added while it still had its lock.
+// A runner that has begun to leave sees a job that was added while it still had its lock.
 TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
   {
     test::Environment first_runner;
@@ -209,7 +209,7 @@ TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
   }
   const pid_t runner = outer_.runner();
   ASSERT_GT(runner, 0);
-  const JobId id = add(shell("true"));  // there is a runner: this starts none
+  const JobId id = add(shell("true"));  // There is a runner, so this starts none.
   EXPECT_EQ(outer_.runner(), runner);
   std::filesystem::remove(path("idle"));
   Store store = this->store();  // Opening a store starts no runner either.
@@ -276,7 +276,7 @@ TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
 }
 
 TEST_F(GuardTest, TheWholeGroupIsToldBeforeItIsKilled) {
-  // A child that saves its work when it is told, and a job that waits for it.
+  // A child that saves its work on SIGTERM, and a job that waits for it.
   const JobId id = add(shell("trap : TERM; (trap 'echo saved > " + path("saved") + "; exit' TERM; touch " +
                              path("up") + "; while :; do sleep 0.02; done) & wait; wait; exit 1"));
   ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("up")); }));
@@ -286,7 +286,7 @@ TEST_F(GuardTest, TheWholeGroupIsToldBeforeItIsKilled) {
 }
 
 TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
-  // The job obeys, a child of its own does not.
+  // The job obeys, its child does not.
   JobSpec job = shell("(trap '' TERM; touch " + path("up") + "; exec sleep 100) & echo $! > " +
                       path("child") + "; wait");
   job.grace = 300ms;
@@ -299,21 +299,21 @@ TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
   EXPECT_NE(kill(std::atoi(child.c_str()), 0), 0) << "the job has ended, and it has not";
 }
 
-// A pause takes nothing of a job's time.
+// A pause takes nothing of a job's time limit.
 TEST_F(GuardTest, TheTimeLimitStopsWhileAJobIsPaused) {
   JobSpec job = shell("echo up; while [ ! -e " + path("go") + " ]; do sleep 0.02; done");
-  job.time_limit = 6s;  // enough for all but the pause, however busy the machine is
+  job.time_limit = 6s;  // Long enough for all but the pause, on a busy machine too.
   const JobId id = add(job);
   ASSERT_TRUE(soon([&] { return content(good(queue_.log_path(id))) == "up\n"; }));
   ASSERT_TRUE(queue_.pause({id}).ok());
   std::this_thread::sleep_for(6100ms);
-  test::spit(path("go"), "");  // so that it ends as soon as it goes on
+  test::spit(path("go"), "");  // Lets the job end as soon as it goes on.
   ASSERT_TRUE(queue_.resume({id}).ok());
   EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
 }
 
-// "Go on" of a new runner and "stop" may both be pending when the supervisor comes to run, and the kernel
-// hands over "stop" first.
+// A new runner's signal to go on and a signal to stop may both be pending when the supervisor runs next; the
+// kernel delivers the stop first.
 TEST_F(GuardTest, APauseIsNotLostWhereTheSupervisorIsSlow) {
   const JobId id = add(shell("exec sleep 200"));
   ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));

@@ -54,7 +54,7 @@ class InterruptedJobsTest : public QueueFixture {
     for (const pid_t pid : all) EXPECT_EQ(kill(pid, SIGKILL), 0);
     ASSERT_TRUE(soon([&] { return !look(folder_->life(running, 1)).alive && !queue_.runner_alive(); }));
   }
-  // A job that a runner of a boot began, and that left no end.
+  // A job that a runner of the given boot began, and that left no end.
   JobId began(Store& store, const std::string& boot) {
     JobSpec job = shell("true");
     job.directory = "/";
@@ -69,7 +69,7 @@ class InterruptedJobsTest : public QueueFixture {
     lease::sign(record);
     return record.boot_id;
   }
-  // Says that the file was written so many seconds ago.
+  // Sets the file's time this number of seconds back.
   static int64_t age(const std::string& path, int64_t seconds) {
     const int64_t then = wall_clock_ns() / kSecond - seconds;
     const timespec times[2] = {{then, 0}, {then, 0}};
@@ -184,7 +184,7 @@ TEST_F(InterruptedJobsTest, ItsEndIsItsLastSignOfLife) {
     age(folder_->output(id, 1), 9000);
     age(folder_->life(id, 1), 9000);
   }
-  age(folder_->output(written, 1), -2);  // jobs began just now, so signs of life are in the future
+  age(folder_->output(written, 1), -2);  // The jobs began just now, so signs of life are in the future.
   age(folder_->life(touched, 1), -3);
   age(folder_->life(future, 1), -9000);
   std::this_thread::sleep_for(3500ms);
@@ -208,7 +208,7 @@ TEST_F(InterruptedJobsTest, TheSupervisorGivesSignsOfLife) {
   EXPECT_EQ(good(queue_.wait({id}, 30'000ms)).at(0).state, State::done);
 }
 
-// One whose end the runner was there to notice ended then, however long it had been silent.
+// A job whose end the runner noticed ended then, even after a long silence.
 TEST_F(InterruptedJobsTest, WhatARunnerSeesVanishEndsThen) {
   const JobId id = add(shell("sleep 60"));
   const std::vector<pid_t> job = stopped(id);

@@ -100,7 +100,7 @@ TEST_F(PruneTest, OutputOfEveryAttemptGoes) {
   spec_.retries = 2;
   const JobId id = add();
   end(id, 1, 1);
-  // One that never began leaves no attempt behind, but maybe a file.
+  // A job that never began leaves no attempt, but maybe a file.
   ASSERT_TRUE(good(store_.claim(id, 2, "", "boot")));
   test::spit(output(id, 2), "");
   ASSERT_TRUE(store_.take_back(id, 2).ok());
@@ -230,7 +230,7 @@ TEST_F(PruneTest, TidyingLeavesWhatIsUsedAndWhatWasMeasured) {
   EXPECT_LT(sql("PRAGMA page_count"), pages / 4) << "the room is the disk's again";
 }
 
-// With a real runner.
+// Prunes with a real runner.
 class AutomaticTest : public QueueFixture {};
 
 TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
@@ -242,7 +242,7 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   EXPECT_FALSE(queue_.set_keep({.age = -1s, .jobs = 2}).ok());
   std::vector<JobId> ids;
   {
-    // More than go at a time. No runner sees them.
+    // More jobs than one step of pruning removes. No runner sees them.
     const auto folder = good(Folder::open(outer_.path().string()));
     Store store = good(Store::open(*folder, Durable::processes));
     JobSpec job = shell("true");
@@ -266,7 +266,7 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   EXPECT_FALSE(queue_.resolve("1-216").ok());
 }
 
-// Else a queue that is never empty would grow for ever.
+// Otherwise a queue that is never empty would grow for ever.
 TEST_F(AutomaticTest, TheRunnerPrunesWhileItWorks) {
   ASSERT_TRUE(queue_.set_keep({.age = std::nullopt, .jobs = 5}).ok());
   ASSERT_TRUE(queue_.set_cpu_slots(8).ok());
@@ -298,7 +298,7 @@ TEST_F(AutomaticTest, ManyAtATimeByHand) {
 class CarefulPrune : public PruneTest {
  protected:
   ~CarefulPrune() override { wall_clock_error_ns = 0; }
-  // As a runner that starts with the wall clock so far off, in this start of the machine.
+  // Prunes like a runner that starts with the wall clock wrong by `error`, in this boot.
   int64_t prune_by_runner(std::chrono::nanoseconds error, const std::string& boot, int64_t at_least = 0) {
     wall_clock_error_ns = error.count();
     const int64_t now = good(careful_now(store_, boot));

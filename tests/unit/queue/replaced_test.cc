@@ -1,4 +1,4 @@
-// A queue's database that is lost or replaced while a process opens it, or asks it.
+// A queue's database that is lost or replaced while a process opens or reads it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Where this process is at that step for the first time, it does this.
+// Action of this process at its first arrival at the step.
 class At {
  public:
   At(const char* step, std::function<void()> deed) {
@@ -50,7 +50,7 @@ class ReplacedTest : public QueueDirectoryTest {
     std::filesystem::create_directories(folder_->output_folder());
     close(open(folder_->output(1, 1).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   }
-  // Its log has a copy, so that mending can read all jobs.
+  // The log has a copy, so that mending can read all jobs.
   void overwrite_the_first_page() const {
     Database database = good(Database::open(folder_->database(), Durable::processes, kSchema));
     EXPECT_TRUE(database.execute("CREATE TABLE another(x); DROP TABLE another").ok());

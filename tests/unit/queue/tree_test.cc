@@ -22,9 +22,10 @@ class TreeTest : public QueueFixture {
   bool written(const char* name) {
     return soon([&] { return number(name) > 1; });
   }
-  // Zombies are gone too: the supervisor has reaped all.
+  // True if the process has ended and the supervisor has reaped it.
   static bool gone(pid_t pid) { return pid > 1 && kill(pid, 0) != 0 && errno == ESRCH; }
-  // `body` in a session of its own that its parent does not wait for; its number goes to the file.
+  // Shell text that runs `body` in a session of its own without waiting for it; the process writes its number
+  // to the file.
   std::string session(const char* name, const std::string& body) const {
     return "setsid sh -c 'echo $$ > " + path(name) + "; " + body + "' & ";
   }
@@ -54,7 +55,8 @@ TEST_F(TreeTest, TheTimeLimitEndsThemToo) {
   EXPECT_TRUE(gone(number("one")));
 }
 
-// Each is told, has its grace, and is not killed before it is over, whenever the program itself ends.
+// Each process gets SIGTERM and its grace. None is killed before the grace is over, whenever the job's
+// program ends.
 TEST_F(TreeTest, EachHasTheWholeGrace) {
   JobSpec job = shell(
       session("one", "trap \"sleep 1; echo saved > " + path("saved") + "; exit\" TERM; " + kWait) + kWait);
@@ -68,7 +70,7 @@ TEST_F(TreeTest, EachHasTheWholeGrace) {
   EXPECT_LT(over.ended_ns - over.started_ns, std::chrono::nanoseconds(15s).count()) << "it waits for nobody";
 }
 
-// So many idle processes that a look through all of them takes a while.
+// Many idle processes, so that a search through all of them takes a while.
 class Crowd {
  public:
   explicit Crowd(int count) : leader_(fork()) {
@@ -105,8 +107,8 @@ TEST_F(TreeTest, WhatForksWhileItIsKilledIsEnded) {
 }
 
 TEST_F(TreeTest, APauseStopsSessionsOfTheirOwn) {
-  // Without children: a shell whose child is stopped before it has become another program waits in vfork(),
-  // and is never seen as stopped itself.
+  // Without children: a shell whose child is stopped before its exec() waits in vfork(), and never shows as
+  // stopped.
   const JobId id = add(shell(session("one", "exec sleep 1000") + kWait));
   ASSERT_TRUE(written("one"));
   const auto stopped = [&] {
@@ -121,7 +123,7 @@ TEST_F(TreeTest, APauseStopsSessionsOfTheirOwn) {
   wait(id);
 }
 
-// A job that is stopped when it is ended is told first, and lives again to hear it.
+// A stopped job that is ended gets SIGTERM first, and is continued so that it can handle the signal.
 TEST_F(TreeTest, WhatIsPausedCanBeCancelled) {
   const JobId id =
       add(shell(session("one", "trap \"echo told > " + path("told") + "; exit\" TERM; " + kWait) + kWait));
@@ -159,7 +161,7 @@ TEST_F(TreeTest, WhatIsLeftBehindIsShownAndEnded) {
   EXPECT_NE(after.reason.find(" ended: sh ("), std::string::npos) << after.reason;
 }
 
-// The last lines of a pipe, say.
+// For example the last lines of a pipe.
 TEST_F(TreeTest, WhatEndsByItselfIsLeftAlone) {
   const JobId id = add(shell("(trap 'echo told' TERM; sleep 0.5; echo last) & exit 0"));
   EXPECT_EQ(wait(id).state, State::done);
@@ -180,7 +182,7 @@ TEST_F(TreeTest, OneThatLingersEndsWithItsLast) {
   job.linger = true;
   const JobId id = add(job);
   ASSERT_TRUE(written("one") && soon([&] { return line(id).program_ended; }));
-  std::this_thread::sleep_for(2500ms);  // longer than it would be left alone
+  std::this_thread::sleep_for(2500ms);  // Longer than the processes of a job without `linger` may live.
   EXPECT_EQ(line(id).state, State::running);
   EXPECT_FALSE(gone(number("one")));
   test::spit(path("go"), "");
@@ -227,7 +229,7 @@ TEST_F(TreeTest, ARunnerIsNeverInAJobsTree) {
   EXPECT_EQ(wait(second).state, State::done);
 }
 
-// A job that adds jobs leaves it to its supervisor to start a runner: one below it would end with it.
+// A job that adds jobs leaves the start of a runner to its supervisor: a runner below it would end with it.
 TEST_F(TreeTest, AJobStartsNoRunnerOfItsOwnQueue) {
   const std::string starts = test::queue_runner().words[0] + " --ensure " + folder_->path();
   const JobId id = add(shell("echo $$ > " + path("up") + "; while [ ! -e " + path("go") +

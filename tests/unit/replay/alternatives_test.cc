@@ -127,7 +127,7 @@ TEST(Program, OfNothingIsNothing) {
   EXPECT_EQ(last_steps(parsed("O a 1:64o\nM step\nM step\n"), kCard, 4).steps.size(), 2u);
 }
 
-// Five times a step of four kernels of 1 ms.
+// Five steps of four kernels of 1 ms each.
 constexpr int64_t kSteps[] = {0, 4, 8, 12, 16};
 
 Program four_kernels(std::vector<Tensor> tensors) {
@@ -136,14 +136,14 @@ Program four_kernels(std::vector<Tensor> tensors) {
   return program;
 }
 
-// Two MiB that the first operator of each step uses.
+// Two MiB that the first operator of each step reads.
 Program used_at_first() {
   Tensor tensor{.bytes = 2 << 20, .lasts = true, .died = 19, .uses = {}};
   for (const int64_t step : kSteps) tensor.uses.push_back({step, false});
   return four_kernels({tensor});
 }
 
-// They are away in between.
+// The blocks are away in between.
 Course away(bool copied, int64_t ahead) {
   Course course;
   for (const int64_t step : std::span(kSteps).first(4))
@@ -183,9 +183,9 @@ TEST(Trips, WaitForRoomThatCopiesGive) {
   }
   EXPECT_EQ(least_room(program, {}), MiB(4));
   EXPECT_EQ(least_room(program, course), MiB(2));
-  // 0 to 1, out until 3; 3 to 4; 4 to 5 and in until 6; 6 to 7.
+  // Kernels run at 0 to 1, 3 to 4, 4 to 5 and 6 to 7; copies run out until 3 and in until 6.
   EXPECT_NEAR(cost(program, course, kLink, MiB(2)).seconds / kMs, 7, 1e-9);
-  // The second kernel needs not wait, but the copy back is behind that out: 1 to 3, 3 to 5; 5 to 6.
+  // The second kernel need not wait, but the copy in follows the copy out: 1 to 3, 3 to 5; kernel 5 to 6.
   EXPECT_NEAR(cost(program, course, kLink, MiB(4)).seconds / kMs, 6, 1e-9);
 }
 
@@ -232,14 +232,15 @@ TEST(Alternatives, HaveANeedOfTheirOwn) {
   const Program program = training(4, {.parameter = 2, .state = 3, .activation = 4});
   const Alternatives found = alternatives(program, kLink, MiB(1));
   EXPECT_FALSE(found.modules.cost || found.activations.cost || found.optimizer.cost);
-  // Backward's third operator has two activations' gradients and one saved, and three parameters' gradients.
+  // Backward's third operator needs two activations' gradients, one saved activation, and three parameters'
+  // gradients.
   EXPECT_EQ(found.activations.least, MiB(20 + 3 * 4 + 3 * 2)) << "what lasts, and backward's third operator";
   EXPECT_EQ(found.modules.least, MiB(5 * 4 + 2 + 2)) << "backward's first: one parameter, its gradient";
   EXPECT_EQ(found.optimizer.least, found.modules.least) << "it moves the same, and activations stay";
 }
 
 TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
-  // Two layers, of which parameters and state alone have bytes: each takes 4 ms to come or go.
+  // Two layers in which only parameters and state have bytes: each takes 4 ms to arrive or leave.
   const Program program = training(2, {.parameter = 4, .state = 4, .activation = 0});
   const Alternative found = alternatives(program, kLink, MiB(12)).modules;
   EXPECT_EQ(found.least, MiB(12)) << "a parameter, its gradient and its state";
@@ -259,7 +260,7 @@ TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
   EXPECT_NEAR(alternatives(program, kLink, MiB(24)).modules.cost->seconds / kMs, 7, 1e-9);
 }
 
-// As zero_grad(set_to_none=False) has it.
+// The accesses of zero_grad(set_to_none=False).
 TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
   std::string text = "O make 1:1048576o 2:67108864o 3:1048576o\n";
   for (int step = 0; step < 6; ++step)
@@ -275,9 +276,9 @@ TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
   EXPECT_EQ(found.least, MiB(2));
   EXPECT_EQ(found.cost->out, MiB(1));
   EXPECT_EQ(found.cost->in, MiB(1));
-  // Three kernels, of which the first wants no parameter, its gradient in 1 ms, and the host's 131 MiB; the
-  // parameter is made last and wanted by the second kernel, before which the first and the copy are side by
-  // side.
+  // Three kernels, of which the first needs no parameter; its gradient moves in 1 ms; the host touches 131
+  // MiB. The step makes the parameter last, and the second kernel reads it; before that the first kernel and
+  // the copy overlap.
   EXPECT_NEAR(found.cost->seconds / kMs, 3 + 1 + 131.0 * (1 << 20) / kHostBandwidth / kMs, 1e-6);
 }
 
@@ -300,8 +301,9 @@ TEST(Alternatives, TheHostMakesTheStepWhereStateIsLarge) {
   EXPECT_TRUE(found.by_host);
   EXPECT_EQ(found.cost->out, MiB(4)) << "gradients";
   EXPECT_EQ(found.cost->in, MiB(4)) << "parameters";
-  // Nine kernels; the last gradient leaves within 1 ms behind them; then the host touches 2 * 4 + 2 * 256 + 4
-  // MiB. The first parameter is made by a quarter of that, and comes within 1 ms; the others come in time.
+  // Nine kernels; the last gradient leaves within 1 ms after them; then the host touches 2 * 4 + 2 * 256 + 4
+  // MiB. The first parameter is ready after a quarter of that, and arrives within 1 ms; the others arrive in
+  // time.
   const double host = (8 + 512 + 4) * double{1 << 20} / kHostBandwidth / kMs;
   EXPECT_NEAR(found.cost->seconds / kMs, 9 + 1 + host / 4 + 1, 1e-6);
   const Alternative card = alternatives(program, kLink, MiB(200)).modules;
@@ -309,15 +311,15 @@ TEST(Alternatives, TheHostMakesTheStepWhereStateIsLarge) {
   EXPECT_GT(card.cost->seconds, found.cost->seconds) << "state over the link";
 }
 
-// Steps that touch blocks at random, each like the one before: some last, the others die in the step or the
-// next.
+// Steps that touch random blocks, each step like the one before: some blocks last, the others die in the step
+// or the next.
 std::string wandering(std::mt19937& random) {
   const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
   const auto mib = [](int block) { return std::to_string(int64_t{1 + block % 5} << 20); };
   const int lasting = 1 + below(8), made = 1 + below(20), operators = 4 + below(40);
   std::string once = "O make";
   for (int i = 1; i <= lasting; ++i) once += " " + std::to_string(i) + ":" + mib(i) + "o";
-  std::vector<std::string> lines;  // "@12" is block 12 of the step, "@-12" of the one before
+  std::vector<std::string> lines;  // "@12" is block 12 of the step, "@-12" of the one before.
   std::vector<int> alive;
   for (int i = 0, next = 0; i < operators; ++i) {
     std::string line = "O op =" + std::to_string(below(3'000'000)) + ",0,1";
