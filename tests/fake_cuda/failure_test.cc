@@ -83,7 +83,7 @@ TEST_F(Failure, AStickyErrorIsAnsweredByEveryCallAndDropsWhatWasPending) {
   EXPECT_EQ(cudaEventSynchronize(e), kIllegalAddress);
   EXPECT_EQ(cudaDeviceSynchronize(), kIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), kIllegalAddress);
-  EXPECT_EQ(cudaGetLastError(), kIllegalAddress);  // clearing does not help
+  EXPECT_EQ(cudaGetLastError(), kIllegalAddress);  // Clearing the error does not help.
   EXPECT_EQ(fake_cuda_pending(), 0U);
   EXPECT_EQ(host[0], '\xff');  // The copy down never ran.
   fake_cuda_repair(0);
@@ -111,7 +111,8 @@ TEST(FakeCudaProcess, ALostCardLeavesTheOtherAloneAndWhatItHadBeenGiven) {
     fake_cuda_break(0, kUnknown);
     void* none = nullptr;
     if (cudaMalloc(&none, 1) != kUnknown || cudaEventSynchronize(e) != kUnknown) return false;
-    if (cudaStreamWaitEvent(on_two, e, 0) != kUnknown) return false;  // the failure is told where it matters
+    // The failure appears at the call that it affects.
+    if (cudaStreamWaitEvent(on_two, e, 0) != kUnknown) return false;
     if (cudaMemcpyPeerAsync(two, 1, one, 0, kSize, on_two) != kUnknown) return false;
     char seen[3] = {};
     (void)cudaSetDevice(1);
@@ -152,7 +153,7 @@ TEST(FakeCudaProcess, AfterTheEndHasBegunTheRuntimeIsGone) {
   in_process(
       {},
       [] {
-        std::atexit([] {  // installed before the runtime's own, so it runs after that
+        std::atexit([] {  // Installed before the runtime's handler, so it runs after that.
           void* data = nullptr;
           if (cudaMalloc(&data, 1) != kUnloading) _exit(1);
         });

@@ -1,4 +1,4 @@
-// A program that waits is right in every mode; take one wait out of it and it is wrong, late.
+// A program that waits is right in every mode; without one of its waits it is wrong in late mode.
 #include <unistd.h>
 
 #include <string>

@@ -33,7 +33,7 @@ class FaultedProgram {
     return failures_;
   }
 
-  // With nothing failing any more, every block has the bytes of the last operator that succeeded.
+  // Without further failures, every block has the bytes of the last operator that succeeded.
   void check_contents() {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       for (size_t node = 0; node < 2 && !blocks_[i].contents.empty(); ++node) {
@@ -115,7 +115,7 @@ class FaultedProgram {
   void pin(size_t index, size_t node) {
     if (!step(machine_->pin(*blocks_[index].block, machine_.sim(node)))) return;
     step(machine_->evict(*blocks_[index].block));
-    --failures_;  // a pinned block is never evicted
+    --failures_;  // The engine never evicts a pinned block.
     machine_->unpin(*blocks_[index].block);
   }
 
@@ -128,7 +128,7 @@ class FaultedProgram {
 struct FaultCase {
   const char* name;
   unsigned kinds;
-  int64_t more = 0;  // calls after it that fail too
+  int64_t more = 0;  // Number of calls after it that fail too.
   bool peers = true;
 };
 

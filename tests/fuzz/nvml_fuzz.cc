@@ -54,8 +54,8 @@ constexpr const char* kBadUuids[] = {"GPU-", "gpu-aaaaaaaa", "GPU-a,aaaaaa", "GP
 // A GPU as the script has it.
 struct Made {
   std::string uuid;
-  bool good = false;  // nothing is wrong with it: it must be there
-  bool gone = false;  // lost: it must not be
+  bool good = false;  // The GPU has no fault, so a snapshot must have it.
+  bool gone = false;  // The GPU is lost, so a snapshot must not have it.
   std::optional<Bytes> free;
 };
 
@@ -73,7 +73,7 @@ class Script {
 
   const std::string& text() const { return text_; }
   const std::vector<Made>& cards() const { return cards_; }
-  bool odd() const { return odd_; }  // the library as a whole fails at something
+  bool odd() const { return odd_; }  // The library as a whole fails at some call.
 
  private:
   void line(const std::string& statement) { text_ += statement + "\n"; }
@@ -101,7 +101,8 @@ class Script {
     const uint8_t kind = input_.byte();
     return kind < 200 ? kNumbers[kind % std::size(kNumbers)] : input_.number<uint64_t>();
   }
-  std::string watts() { return std::to_string(input_.number<uint32_t>() % 4'000'000); }  // fits as milliwatts
+  // The value fits as milliwatts.
+  std::string watts() { return std::to_string(input_.number<uint32_t>() % 4'000'000); }
   std::string number() { return std::to_string(input_.number<uint32_t>()); }
 
   // Returns the free bytes if the three numbers are consistent.

@@ -24,7 +24,7 @@ using namespace innkeeper::lease;
 using fuzz::Input;
 
 constexpr int kCards = 3;
-constexpr Bytes kCapacity = Bytes(100);  // small, so that records that were made at random fill it
+constexpr Bytes kCapacity = Bytes(100);  // Small, so that random records fill it.
 
 // ---- One record
 
@@ -85,14 +85,14 @@ Record some_record(Input& input, const std::vector<std::string>& wholes) {
   const uint8_t kind = input.byte();
   record.kind = kind % 8 == 7 ? Kind::waiting : Kind::held;
   record.exclusive = kind / 8 % 4 == 1;
-  // A whole, or it and one further out.
+  // The enclosing lease, and perhaps a further one.
   if (kind / 32 % 4 == 1 && !wholes.empty()) record.inside = {input.one_of(wholes)};
   if (kind % 64 == 32 && !wholes.empty()) record.inside.push_back(input.one_of(wholes));
   record.expires_ns = kind >= 224 ? 1 : 0;
   record.revision = 1;
   for (int card = 0; card < kCards; ++card) {
     const uint8_t bytes = input.byte();
-    // Small parts mostly; now and then more than there is of anything.
+    // Small parts mostly; now and then more bytes than exist.
     if (bytes > 127)
       record.claims.push_back({test::card_name(card), Bytes(bytes == 255 ? INT64_MAX : bytes - 128)});
   }
@@ -149,7 +149,7 @@ class Scene {
         return outer != own && live.contains(outer);
       };
       if (std::any_of(record.inside.begin(), record.inside.end(), whole))
-        continue;  // the whole has its bytes
+        continue;  // The whole lease has its bytes.
       for (const Claim& claim : record.claims) {
         if (claim.uuid != test::card_name(card)) continue;
         sum.bytes += std::min(claim.bytes, kCapacity);
@@ -160,10 +160,10 @@ class Scene {
     return sum;
   }
 
-  // A place that was not touched for seconds does not count: then two answers may differ.
+  // A place without a touch for seconds does not count: then two answers may differ.
   bool is_old() const { return machine_clock_ns() - now_ns_ > 2'000'000'000; }
 
-  // Leaves the live leases and places alone there.
+  // Removes all files but those of live leases and places.
   void clear_the_rest() const {
     for (const auto& entry : std::filesystem::directory_iterator(folder().path())) {
       const std::string name = entry.path().filename();
@@ -218,7 +218,7 @@ class Scene {
     files_.push_back(std::move(file));
   }
 
-  // A change that was not finished, or a byte of which was not written right.
+  // An unfinished change, or one with a wrong byte.
   void put_torn(uint8_t kind, Input& input) {
     const Record old_record = some_record(input, wholes_);
     Record new_record = some_record(input, wholes_);
@@ -274,7 +274,7 @@ class Scene {
 
   const int64_t now_ns_ = machine_clock_ns();
   std::vector<File> files_;
-  std::vector<std::string> wholes_;  // ids of which parts may be made
+  std::vector<std::string> wholes_;  // Ids of leases that may have parts.
   bool linked_ = false;
   std::vector<int> held_;
 };

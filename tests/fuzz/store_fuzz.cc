@@ -30,7 +30,7 @@ JobSpec spec() {
   return job;
 }
 
-// A queue with jobs in each state, made once; its file is the beginning of every input.
+// A queue with jobs in each state, made once; every input begins with its file.
 class FilledQueue {
  public:
   FilledQueue() {
@@ -59,7 +59,7 @@ class FilledQueue {
 
  private:
   void fill() const {
-    Store store = good(Store::open(*folder_, Durable::power));  // so that closing it leaves no log
+    Store store = good(Store::open(*folder_, Durable::power));  // Durable, so that closing leaves no log.
     JobSpec many = spec();
     many.environment = {"A=" + std::string(300, 'a')};
     for (int64_t index = 0; index < 5; ++index) many.indices.push_back(index);
@@ -160,7 +160,7 @@ void check(const Status& status) {
   if (status.ok()) return;
   IK_CHECK(!status.message().empty() && fuzz::is_one_line(status.message()), status.message());
 }
-// The answer, unless there is a clear line instead.
+// The value of the result; none if it is a one-line error.
 template <class T>
 std::optional<T> answer(Result<T> result) {
   check(result.ok() ? Status::okay() : result.status());
@@ -257,7 +257,7 @@ class User {
   Store store_;
   Input& input_;
   JobId highest_ = 0;
-  bool in_order_ = true;  // else the tree itself is damaged, in which SQLite looks for the last number
+  bool in_order_ = true;  // False: the tree itself is damaged, in which SQLite looks for the last number.
   std::set<std::pair<JobId, int>> begun_;
 };
 

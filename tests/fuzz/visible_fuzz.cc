@@ -69,12 +69,12 @@ std::vector<Machine> make_machines() {
   all[5] = all[0];
   for (const Card& one : all[4].now.cards) all[5].now.cards.push_back(one);
   all[5].now.lost = {lost("09", 3, Vendor::amd)};
-  // Older drivers name instances by their place; and names of which one begins as another does.
+  // Older drivers name instances by their place; and some names are prefixes of others.
   all[6].now.cards = {
       card("GPU-aa11", "01", {instance("MIG-GPU-aa11/1/1", 1, 1), instance("MIG-GPU-aa11/1/10", 1, 10)}),
       card("GPU-aa11-0", "02", {instance("MIG-9999", 0, 0)})};
   all[6].places = {"MIG-GPU-aa11/1/1", "MIG-9999"};
-  return all;  // the last one is empty
+  return all;  // The last list is empty.
 }
 
 std::string trim(const std::string& text) {

@@ -19,16 +19,17 @@ struct Model {
   NodeId escaped_at = kNoNode;
   const void* pinned_data = nullptr;
   const void* escaped_data = nullptr;
-  // Steps that are using it, in other lanes too.
+  // Steps that use it in all lanes: the number of readers, and whether one writes.
   int readers = 0;
   bool writer = false;
-  int requests = 0;  // about where it is: they are ordered with nothing, but it must not die meanwhile
+  // Number of requests about its place: they are ordered with nothing, but it must not die meanwhile.
+  int requests = 0;
 
   bool held() const { return pinned || escaped_at != kNoNode; }
 };
 using ModelPtr = std::shared_ptr<Model>;
 
-// The blocks that a step uses: none of them is used by another step, where one of the two writes.
+// The blocks that a step uses: no other step uses one of them if either writes.
 class Hold {
  public:
   Hold(const ModelPtr& written, std::vector<ModelPtr> read) : written_(written) {

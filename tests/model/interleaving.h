@@ -29,12 +29,12 @@ class Interleaving {
 
   // Runs work[i] on lane i's thread; returns when all are done.
   void run(std::vector<std::function<void()>> work);
-  // The calling lane may be overtaken here. Threads that are no lane's pass.
+  // Other lanes may overtake the calling lane here. Threads that are no lane pass.
   void point(bool waits = false);
 
  private:
   static constexpr size_t kNobody = SIZE_MAX;
-  static constexpr int kPatience = 200'000;  // waits in a row, of all lanes together
+  static constexpr int kPatience = 200'000;  // Consecutive waits of all lanes together.
 
   void live(size_t lane);
   size_t choose(size_t self, bool waits);

@@ -21,8 +21,8 @@ namespace innkeeper::test {
 namespace {
 
 struct PeriodStep {
-  std::vector<size_t> reads;   // slots; those below `lasting` last
-  std::vector<size_t> writes;  // lasting slots, changed in place
+  std::vector<size_t> reads;   // Slots; those below `lasting` last.
+  std::vector<size_t> writes;  // Lasting slots, changed in place.
   std::optional<size_t> makes;
   std::vector<size_t> frees;
   size_t scratch = 0;
@@ -30,7 +30,7 @@ struct PeriodStep {
 
 struct Period {
   size_t lasting = 0;
-  std::vector<size_t> sizes;  // bytes, by slot
+  std::vector<size_t> sizes;  // Bytes of each slot.
   std::vector<PeriodStep> steps;
 };
 
@@ -44,7 +44,7 @@ class Chance {
   std::mt19937_64 engine_;
 };
 
-// Operators over weights and results; each result dies some operators later, in the period.
+// Operators over weights and results; each result dies some operators later in the period.
 Period random_period(Chance& chance) {
   Period period;
   period.lasting = 4 + chance.below(12);
@@ -153,7 +153,7 @@ class Going {
     Block* const next = pinned_ == nullptr ? any(chance) : nullptr;
     pinned_ = next != nullptr && machine_->pin(*next, machine_.sim()).ok() ? next : nullptr;
   }
-  // A lasting block dies, and another one takes its place: plans know the dead one.
+  // A lasting block dies, and another one takes its place: the plans know only the dead one.
   void replace(Chance& chance) {
     Slot& slot = slots_[chance.below(period_.lasting)];
     if (slot.block == pinned_) return;
@@ -167,7 +167,7 @@ class Going {
   Block* any(Chance& chance) { return slots_[chance.below(period_.lasting)].block; }
 
  private:
-  // A device's failure loses nothing: the operator runs when it is tried again.
+  // A device's failure loses nothing: a retry of the operator succeeds.
   template <typename Operator>
   static Status until_it_runs(const Operator& run) {
     Status ran = run();
@@ -218,7 +218,7 @@ void one_program(uint64_t seed, int64_t& periods) {
   options.faults = &faults;
   const bool failing = chance.one_in(3);
   if (chance.one_in(3)) {
-    if (chance.one_in(3)) options.accelerators = 0;  // the host computes
+    if (chance.one_in(3)) options.accelerators = 0;  // The host computes.
     options.host_budget = KiB(static_cast<int64_t>((options.accelerators == 0 ? 36 : 20) + chance.below(60)));
     options.disk_budget = MiB(8);
   }
@@ -257,8 +257,8 @@ TEST(Periods, SeeTheBytesOfTheModelWhateverIsPlanned) {
   }
 }
 
-// At each operator of a period each thing that no plan knows of: nothing is lost, and the period is followed
-// again.
+// At each operator of a period the test makes each disturbance: nothing is lost, and the engine follows the
+// period again.
 TEST(Periods, LoseNothingWhereverTheyAreLeft) {
   constexpr int kPatience = 8;  // periods
   Chance chance(3);
@@ -359,7 +359,8 @@ TEST(Periods, WaitForNobody) {
     };
     while (!over) {
       (void)machine.run(machine.host(), {{.block = small, .write = true}}, slow);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // turns are not fair: others want one, too
+      // Admission is not fair: other operators need it, too.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   });
   for (uint64_t filled_before = 0; filled_before < 10; ++filled_before) {

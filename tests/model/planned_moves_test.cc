@@ -53,7 +53,7 @@ void read_ahead(const MachineOptions& options) {
     }
     return count;
   };
-  for (int i = 0; i < 44; ++i) (void)late();  // eleven are planned at a time
+  for (int i = 0; i < 44; ++i) (void)late();  // Eleven periods are planned together.
   EXPECT_LE(late(), 2) << "of 24";
   const PeriodStats period = machine->planning().period;
   EXPECT_GT(period.bytes_planned, KiB(30).count());

@@ -14,12 +14,12 @@
 namespace innkeeper::test {
 
 enum class Verb : uint8_t {
-  create,      // A block without contents.
-  make,        // a kernel's fresh result
-  write,       // all of a block
-  read,        // all of a block
-  combine,     // out = out * 3 + inputs, perhaps with scratch memory
-  copy_range,  // part of a block into part of another or of itself
+  create,      // Makes a block without contents.
+  make,        // Makes a kernel's fresh result.
+  write,       // Writes all of a block.
+  read,        // Reads all of a block.
+  combine,     // Computes out = out * 3 + inputs, perhaps with scratch memory.
+  copy_range,  // Copies part of a block into part of another or of itself.
   prefetch,
   evict,
   write_back,
@@ -28,7 +28,7 @@ enum class Verb : uint8_t {
   unpin,
   escape,  // A holder keeps a real tensor after the operator (I12).
   let_go,
-  resize,  // a kernel gives its operand other memory
+  resize,  // Gives the operand other memory in a kernel.
   budget,
   relieve,
   evict_all,
@@ -55,7 +55,7 @@ Program random_program(uint64_t seed, size_t steps);
 Program program_of(std::span<const unsigned char> bytes);  // Ignores the rest of an incomplete last step.
 std::string to_hex(const Program& program);
 std::vector<unsigned char> from_hex(const std::string& text);
-std::string to_string(const Program& program);  // a line for each step
+std::string to_string(const Program& program);  // Text with a line for each step.
 
 // The shortest program found that still fails: parts are left out, then ever smaller ones, while `fails` says
 // so and has been asked fewer than `tries` times. Requires: fails(program).

@@ -13,7 +13,7 @@ namespace innkeeper::test {
 namespace {
 
 constexpr size_t kLongHeld = 3;       // Most pins and escapes at once, so that operators find free space.
-constexpr size_t kCheckInterval = 6;  // steps of all lanes together between two checks
+constexpr size_t kCheckInterval = 6;  // Steps of all lanes together between two checks.
 
 class Walk {
  public:
@@ -247,7 +247,7 @@ class Walk {
     out->written = true;
   }
 
-  // A kernel may do without its scratch memory where there is none.
+  // A kernel can do without its scratch memory if the node has none.
   void use_scratch(NodeId node, size_t size) {
     Result<Memory> memory = machine_->device(node).allocate(Bytes(static_cast<int64_t>(size)));
     if (memory.ok()) std::memset(memory.value().data(), 3, size);
@@ -414,14 +414,14 @@ class Walk {
     if (machine_->budget(node) != (status.ok() ? wanted : before)) fail("the budget is neither old nor new");
   }
 
-  // The device says that it is full although the budget is not. It may find that nothing can leave.
+  // The device reports that it is full although the budget is not. It may find that nothing can leave.
   void relieve(const Step& step) {
     const NodeId node = computing(step.node);
     done(machine_->synchronize());  // Lets earlier requests end, so that they take no space later.
     const Bytes before = machine_->used(node);
     const Status status = machine_->relieve(node, Bytes(1 + step.size % 4096));
     if (options_.lanes > 1 || !status.ok()) return;
-    done(machine_->synchronize());  // memory that copies still touch leaves when they are done
+    done(machine_->synchronize());  // Frees memory that copies still touch.
     if (machine_->used(node) >= before)
       fail("relief left nothing free at node " + std::to_string(index_of(node)) + ": " + to_string(before) +
            " were in use, " + to_string(machine_->used(node)) + " are");
@@ -472,7 +472,7 @@ class Walk {
     return machine;
   }
 
-  FaultPlan faults_;  // fails nothing; its watcher is where lanes overtake each other
+  FaultPlan faults_;  // Injects no failure; lanes overtake each other in its watcher.
   const WalkOptions options_;
   Machine machine_;
   std::vector<ModelPtr> blocks_;
@@ -480,7 +480,7 @@ class Walk {
   std::vector<Detached> detached_;
   uint64_t versions_ = 0;
   size_t step_ = 0;
-  size_t pinning_ = 0;  // pins and escapes that are being made
+  size_t pinning_ = 0;  // Pins and escapes in progress.
   int64_t left_out_ = 0;
   std::string failure_;
 };

@@ -32,15 +32,15 @@ struct WalkOptions {
 };
 
 struct WalkResult {
-  std::string failure;  // empty if the engine agreed with the model
+  std::string failure;  // First difference from the model; empty if there is none.
   int64_t evictions = 0;
   int64_t fetches = 0;
-  int64_t left_out = 0;  // steps that other lanes' steps stood in the way of
+  int64_t left_out = 0;  // Steps left out because other lanes' steps used their blocks.
 };
 
 WalkResult walk(const WalkOptions& options, const Program& program);
 
-// The machines that programs are tried on.
+// The machines on which programs are tried.
 struct WalkCase {
   const char* name;
   WalkOptions options;

@@ -20,8 +20,8 @@ namespace innkeeper::test {
 namespace {
 
 constexpr uint64_t kSteps = 300'000;  // Steps of all cases together.
-constexpr size_t kProgram = 400;      // steps of one program
-constexpr unsigned kLimit = 30;       // seconds that one program may take (it takes some hundredths)
+constexpr size_t kProgram = 400;      // Steps of one program.
+constexpr unsigned kLimit = 30;       // Seconds that one program may take (it takes some hundredths).
 constexpr unsigned kShrinkLimit = 5;  // Seconds that one program may take while it is shrunk.
 constexpr int kShrinkTries = 400;
 constexpr std::chrono::seconds kShrinkTime{60};
@@ -94,7 +94,7 @@ TEST_P(WalkTest, AgreesWithTheModel) {
   }
 }
 
-// That a program which fails is found again in few steps.
+// The shrinker reduces a failing program to few steps.
 TEST(Shrink, LeavesWhatMakesItFail) {
   const Program program = random_program(7, 300);
   const auto fails = [](const Program& candidate) {

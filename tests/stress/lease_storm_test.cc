@@ -49,18 +49,18 @@ constexpr const char* kSteps[] = {"locked",           "scanned",   "before reapi
                                   "before rewriting", "rewritten", "before removing", "removed"};
 constexpr size_t kStepCount = std::size(kSteps);
 
-// In memory that all processes share.
+// State in memory that all processes share.
 struct Shared {
   std::atomic<int64_t> units[kWorkers][kCards];
   std::atomic<int64_t> clock_error_ns;  // Error of the machine's wall clock, ns.
   std::atomic<uint64_t> jumps, renewed;
   std::atomic<uint64_t> grants, refusals, resized, waited, twice, errors;
   std::atomic<uint64_t> kills[kStepCount];
-  std::atomic<bool> dying[kWorkers];  // waits at its step to be killed
+  std::atomic<bool> dying[kWorkers];  // The worker waits at its step to be killed.
   std::atomic<bool> stop;
 };
 
-// Of this worker.
+// State of this worker.
 Shared* shared = nullptr;
 int self = 0;
 int deadly_step = -1;
@@ -70,7 +70,7 @@ void take_back(int worker) {
   for (int card = 0; card < kCards; ++card) shared->units[worker][card] = 0;
 }
 
-// Half of the time the step at which fewest were killed, so that none is left out.
+// In half of the cases chooses the step with the fewest kills, so that none is left out.
 void choose_death(std::mt19937_64& fate) {
   const auto fewest = std::min_element(std::begin(shared->kills), std::end(shared->kills),
                                        [](const auto& a, const auto& b) { return a < b; });
@@ -110,7 +110,7 @@ class Worker {
  public:
   Worker(const std::shared_ptr<const Directory>& directory, uint64_t seed)
       : arbiter_(directory), random_(seed) {
-    // Under load on few cores 32 processes queue up for long.
+    // Under load on few cores the queue of 32 processes is long.
     arbiter_.set_lock_limit(60s);
   }
 
@@ -169,7 +169,7 @@ class Worker {
   void resize(Lease& lease) {
     const Bytes now = lease.claims()[0].bytes;
     const Bytes then = MiB(static_cast<int64_t>(50 + below(500)));
-    // The judge may know of less than is leased, never of more.
+    // The judge may know fewer bytes than are leased, never more.
     if (then < now)
       for (int card = 0; card < kCards; ++card)
         shared->units[self][card] = std::min<int64_t>(shared->units[self][card], then.count() >> 20);
@@ -221,7 +221,7 @@ class Storm {
   int namespaces() const { return namespaces_; }
 
  private:
-  // Some are other users, some in other PID namespaces, where the machine allows it.
+  // Some workers are other users, some are in other PID namespaces, where the machine allows it.
   void start(int worker) {
     const uint64_t seed = random_();
     const pid_t child = worker % 4 == 3 ? fork_in_namespace() : fork();
@@ -230,8 +230,8 @@ class Storm {
       std::mt19937_64 fate(seed);
       if (geteuid() == 0 && worker % 2 == 1) {
         const uid_t user = 41000 + static_cast<uid_t>(worker % 3);
-        // Not by glibc's functions: they change all threads of the process, and after a bare clone() wait for
-        // those that are the parent's.
+        // Uses system calls: glibc's functions change all threads of the process, and after a bare clone()
+        // wait for threads that are the parent's.
         if (syscall(SYS_setgroups, 0, nullptr) != 0 || syscall(SYS_setgid, user) != 0 ||
             syscall(SYS_setuid, user) != 0)
           _exit(9);
@@ -318,7 +318,7 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
   EXPECT_TRUE(storm.every_step());
   EXPECT_GT(shared->jumps, 0U);
 
-  // Nothing leaks: all can be had at once, by the next caller, and that call leaves no dead file behind.
+  // Nothing leaks: the next caller gets all GPUs at once, and its call leaves no dead file.
   Request all;
   all.count = kCards;
   Arbiter arbiter = folder.arbiter();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kBlocks = 24;
 constexpr size_t kThreads = 4;
-constexpr size_t kProgramBlocks = 10;  // blocks that a program goes round; some are its neighbour's, too
+constexpr size_t kProgramBlocks = 10;  // Blocks of a program's period; some are its neighbour's, too.
 constexpr int kPasses = 400;
 
 struct Shared {
@@ -73,7 +73,7 @@ TEST(ProgramTrackersStress, LongPeriodsArePlannedBesideTheProgram) {
       Block* const small = machine.make(machine.sim(), pattern(64, which)).value();
       for (int round = 0; round < kMost && machine->planning().periods < wanted; ++round) {
         if (which == 0 && round % 4 == 3 && round < 16)
-          machine->set_recompute(false);  // all is planned again
+          machine->set_recompute(false);  // Makes the engine plan everything again.
         for (size_t i = 0; i < kLarge; ++i) {
           ASSERT_EQ(machine.read(*large[i], machine.sim()).value(), pattern(65 << 10, which * kLarge + i));
           for (size_t j = 0; j < kSmall; ++j)

@@ -27,7 +27,7 @@ using test::soon;
 constexpr auto kStormLimit = 500'000ms;
 constexpr auto kJobLimit = 60'000ms;
 
-// How often each number stands in the file.
+// Number of occurrences of each number in the file.
 std::map<int, int> count_lines(const std::string& path) {
   std::map<int, int> count;
   std::ifstream file(path);
@@ -58,8 +58,8 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   const auto nothing_left = [&] {
     return queue.list({{{State::queued, State::running}}, 0, 0}).value().empty();
   };
-  // Jobs are added while runners die, so that every state meets every kill. Where none is left the runner
-  // leaves at once, and is hardly ever met alive: one more job is due then, also beyond `jobs`.
+  // The test adds jobs while runners die, so that every state meets every kill. A runner without jobs leaves
+  // at once, and is hardly ever met alive: then the test adds one more job, also beyond `jobs`.
   while (added < jobs || killed < kills) {
     const int64_t hours = static_cast<int64_t>(random() % (2 * 400 * 24)) - 400 * 24;
     clock.set("INNKEEPER_CLOCK_ERROR", std::to_string(random() % 2 == 0 ? hours : 0));
@@ -93,19 +93,19 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
     }
   }
   EXPECT_EQ(queue.list().value().size(), static_cast<size_t>(added)) << "history was pruned";
-  // Only runners were killed, and a supervisor outlives its runner: nothing needed to be interrupted.
+  // The test killed only runners, and a supervisor outlives its runner: no job needed to be interrupted.
   EXPECT_EQ(interrupted, 0);
   std::printf("%d jobs, %d runners killed, %d interrupted\n", added, killed, interrupted);
 }
 
-// The first process of a queue that reaches a step kills itself there, while this lives.
+// While this object lives, the first process of a queue that reaches the step kills itself there.
 class DeadlyStep {
  public:
   DeadlyStep(const QueueDirectory& folder, const char* step) : reached_(folder.outer() / "killed") {
     environment_.set("INNKEEPER_KILL_STEP", step);
     environment_.set("INNKEEPER_KILL_FILE", reached_.string());
   }
-  // The last step of a job may come after its end is known.
+  // A job's last step may come after its end is known.
   bool was_reached() const {
     return soon([&] { return std::filesystem::exists(reached_); });
   }
@@ -156,12 +156,12 @@ INSTANTIATE_TEST_SUITE_P(Steps, RunnerStep,
                                            "before finish", "finished", "life removed", "runner idle",
                                            "runner left"));
 
-// Steps of the supervisor: before the job could begin it is run by the next attempt, after its end was
-// written down it has ended, and between the two it is interrupted.
+// Steps of the supervisor. Killed before the job could begin, the next attempt runs the job; killed after its
+// end was recorded, the job has ended; in between, the job is interrupted.
 struct SupervisorCase {
   const char* step;
   State state;
-  int least, most;  // how often it may have run
+  int least, most;  // Fewest and most runs of the job.
 };
 class SupervisorStep : public ::testing::TestWithParam<SupervisorCase> {};
 
@@ -189,8 +189,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, SupervisorStep,
                                            SupervisorCase{"job ended", State::interrupted, 1, 1},
                                            SupervisorCase{"ended", State::done, 1, 1}));
 
-// A job whose supervisor is killed goes on, counts as running until its end, and is not run again at its
-// side.
+// A job whose supervisor is killed goes on, counts as running until its end, and is not run a second time.
 TEST(QueueStorm, JobOutlivesItsSupervisor) {
   const QueueDirectory folder;
   const std::string ran = (folder.outer() / "ran").string();
@@ -202,7 +201,7 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   const pid_t shell =
       std::atoi(test::content(folder.path() / "life" / (std::to_string(id) + ".1")).c_str() + 6);
   ASSERT_GT(shell, 1);
-  ASSERT_EQ(kill(shell, SIGKILL), 0);  // "began PID ...": its supervisor
+  ASSERT_EQ(kill(shell, SIGKILL), 0);  // Supervisor from the line "began PID ...".
   ASSERT_TRUE(folder.kill_runner());
   ASSERT_TRUE(queue.ensure_runner().ok());
   std::this_thread::sleep_for(300ms);

@@ -27,7 +27,7 @@ struct StressCase {
   size_t private_blocks = 8;
   size_t shared_blocks = 8;
   size_t size = 2000;  // Bytes of a block.
-  bool meddle = true;  // requests from outside meanwhile
+  bool meddle = true;  // Another thread makes requests meanwhile.
 };
 
 class Trainer : BlockOwner {
@@ -54,8 +54,7 @@ class Trainer : BlockOwner {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
-  // A kernel that reads two shared blocks and one of ours and has a new block for its result; scratch memory
-  // too.
+  // A kernel that reads two shared blocks and an own one, with a new result and scratch memory.
   void compute() {
     const NodeId node = any_node();
     const size_t first = below(shared_.size());

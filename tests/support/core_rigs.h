@@ -26,7 +26,7 @@ class CoreRig : public Rig {
   Books books_;
 };
 
-// Its kernels are the CPU's.
+// A rig whose kernels run on the CPU.
 class HostRig final : public CoreRig {
  public:
   HostRig() {
@@ -92,7 +92,7 @@ class SimRig : public CoreRig {
     return made;
   }
 
-  std::shared_ptr<sim::Accelerator> card_;  // the device's
+  std::shared_ptr<sim::Accelerator> card_;  // The simulated GPU of the device.
 };
 
 class FaultyRig final : public SimRig {

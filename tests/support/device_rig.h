@@ -49,14 +49,14 @@ class Books final : public Accountant {
     used_[index_of(node)] -= size.count();
   }
   Bytes charged(NodeId node = kDevice) const { return Bytes(used_[index_of(node)]); }
-  // For the next trial, where one keeper of books is all that a process has.
+  // Clears the accounts for the next trial, where a process has only one accountant.
   void open() {
     for (std::atomic<int64_t>& used : used_) used = 0;
     limit = kNoLimit;
     on_charge = on_uncharge = nullptr;
   }
 
-  // Set while no other thread uses the device.
+  // Limit in bytes, and hooks of the calls. Set while no other thread uses the device.
   int64_t limit = kNoLimit;
   std::function<void()> on_charge, on_uncharge;
 
@@ -77,11 +77,11 @@ class Rig {
   virtual int look(const void* /*data*/, Bytes /*size*/) { return -1; }
   // Bytes charged for an allocation; more for a device that takes larger pieces.
   virtual Bytes charge_of(Bytes size) const { return round_up(size); }
-  // More than the device has.
+  // More bytes than the device has; 0: unlimited.
   virtual Bytes too_much() const { return Bytes(0); }
   virtual void fail_next_copy() {}
   virtual void lose() {}
-  // Host memory that copies will touch, until the rig is gone.
+  // Host memory that copies will touch. Lives as long as the rig.
   virtual void lock(Contents& /*memory*/) {}
 
   using Wrap = std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)>;
@@ -119,10 +119,11 @@ class Trial {
     broken_ += what + " (line " + std::to_string(where.line()) + ")\n";
     return false;
   }
-  // All that did not hold.
+  // All violations so far.
   const std::string& broken() const { return broken_; }
 
-  // For a copy in first, as nearly all that is tried; empty if it was refused, which is a finding.
+  // Allocates, by default for a copy in. Returns empty memory if the device refuses, which counts as a
+  // violation.
   Memory take(Bytes size, Queue first = Queue::copy_in,
               const std::source_location& where = std::source_location::current()) {
     Result<Memory> memory = device().allocate(size, first);
@@ -153,7 +154,7 @@ class Trial {
   void give_back(Memory memory, std::initializer_list<Event> users) {
     device().give_back(std::move(memory), std::span(users.begin(), users.size()));
   }
-  // The plain way to let go of memory that copies touch (I5, I6).
+  // Releases memory that copies touch in the plain way (I5, I6).
   void drop(Memory memory, std::initializer_list<Event> users) {
     device().order_after(std::span(users.begin(), users.size()));
     memory.reset();

@@ -39,7 +39,7 @@ inline std::filesystem::path fake_amdsmi_path(bool old = false) {
 
 class FakeLibrary {
  public:
-  // old: as a driver of years ago. quiet: calls are not logged, for measuring.
+  // `old`: a driver of years ago. `quiet`: no log of the calls, for measurements.
   enum Kind { usual, old, quiet, quiet_old };
   ~FakeLibrary() { telemetry::shut_down(); }
   FakeLibrary(const FakeLibrary&) = delete;
@@ -52,7 +52,7 @@ class FakeLibrary {
     std::filesystem::rename(fresh, script_path());
   }
 
-  // The library's calls so far, one "NAME PID" a line.
+  // The library's calls so far, one line "NAME PID" each.
   std::string log() const {
     std::ifstream file(log_path());
     std::stringstream text;

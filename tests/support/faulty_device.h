@@ -16,20 +16,20 @@
 
 namespace innkeeper::test {
 
-// DiskFault (faulty_disk.h) has the bits between.
+// DiskFault (faulty_disk.h) uses the bits between.
 enum class Fault : uint16_t {
   allocation = 1,
-  copy = 2,       // the copy is refused
+  copy = 2,       // The device refuses the copy.
   late_copy = 4,  // A disk's copy is accepted and never made, and its event fails.
-  order = 8,      // record and wait
-  event = 256,    // an event waited for by the host: the wait is over, and fails
+  order = 8,      // Record and wait.
+  event = 256,    // The host's wait for an event ends, and fails.
 };
 
-// Which calls fail. Thread safe; one plan may serve all devices of a machine.
+// Selects the calls that fail. Thread safe; one plan may serve all devices of a machine.
 class FaultPlan {
  public:
-  // The `nth` call (from 1) of those that `kinds` (bits of Fault) name fails, and so do the `more` after it,
-  // and one more `between` calls after the nth if that is not 0.
+  // Fails the `nth` call (from 1) of those that `kinds` (bits of Fault) names, the `more` calls after it, and
+  // one more call `between` calls after the nth if that is not 0.
   void arm(int64_t nth, unsigned kinds, int64_t more = 0, int64_t between = 0) {
     kinds_.store(kinds);
     last_.store(nth + more);
@@ -42,7 +42,7 @@ class FaultPlan {
   int64_t calls() const { return calls_.load(); }
   int64_t hits() const { return hits_.load(); }
 
-  // Called from inside every call that may fail, before it is made. Set while nothing runs.
+  // Called from inside every call that may fail, before it runs. Set while nothing runs.
   void set_watcher(std::function<void()> watcher) { watcher_ = std::move(watcher); }
 
   bool fails(Fault kind) {

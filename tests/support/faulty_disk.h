@@ -19,7 +19,7 @@
 namespace innkeeper::test {
 
 enum class DiskFault : uint8_t {
-  short_transfer = 16,  // half of it; no failure
+  short_transfer = 16,  // Transfers half of the bytes; no failure.
   io_error = 32,
   no_space = 64,
   no_thread = 128,

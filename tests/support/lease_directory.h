@@ -10,7 +10,7 @@
 
 namespace innkeeper::test {
 
-// Removed with everything in it.
+// A directory that the destructor removes with its contents.
 class LeaseDirectory {
  public:
   LeaseDirectory() { outer_.open_to_all(); }
@@ -18,7 +18,7 @@ class LeaseDirectory {
   const std::string& path() const { return directory_->path(); }
   const std::shared_ptr<const lease::Directory>& directory() const { return directory_; }
   lease::Arbiter arbiter() const { return lease::Arbiter(directory_); }
-  // Besides the lock.
+  // Number of files, without the lock.
   int files() const {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(path()))

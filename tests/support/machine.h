@@ -36,16 +36,16 @@ struct MachineOptions {
   std::optional<Bytes> disk_budget = std::nullopt;
   sim::Visibility visibility = sim::Visibility::late;
   uint64_t seed = 1;
-  bool peers = true;            // accelerators reach each other's memory
-  bool host_computes = false;   // operators may run on the host although there are accelerators
-  FaultPlan* faults = nullptr;  // counts the calls to every device and fails some
+  bool peers = true;            // Accelerators reach each other's memory.
+  bool host_computes = false;   // Operators may run on the host although there are accelerators.
+  FaultPlan* faults = nullptr;  // Counts the calls to every device and fails some; null: no failures.
   DiskCalls disk_calls = DiskCalls::of_the_system();
   std::unique_ptr<EvictionPolicy> (*policy)() = make_returns_policy;
   LinkLimits links = {};
   cost::GpuModel card = cost::default_gpu();
   cost::LinkModel link = cost::default_host_link();
-  bool unseen = false;   // accelerators work unseen
-  bool measured = true;  // the engine knows the accelerators' speeds and clocks
+  bool unseen = false;   // Accelerators work unseen.
+  bool measured = true;  // The engine knows the accelerators' speeds and clocks.
 };
 
 class Machine {
@@ -89,7 +89,7 @@ class Machine {
     return index_of(node) < cards_.size() ? cards_[index_of(node)].get() : nullptr;
   }
 
-  // Called inside kernels, between their two allocations: for tests that want others to come in between.
+  // Called inside kernels, between their two allocations: for tests in which another thread intervenes.
   void set_pause(std::function<void()> pause) { pause_ = std::move(pause); }
 
   using Kernel = std::function<void(std::span<const std::span<unsigned char>> operands)>;
@@ -104,7 +104,7 @@ class Machine {
     return {};
   }
 
-  // The kernel alone: the accesses are pinned.
+  // Runs the kernel alone: the accesses are pinned.
   void launch(NodeId node, std::span<const Access> accesses, const Kernel& kernel) {
     const std::vector<std::span<unsigned char>> operands = bytes_of(node, accesses);
     std::vector<sim::WrittenRange> written;
@@ -117,7 +117,7 @@ class Machine {
     if (on != nullptr) on->end_kernel(0, written, {});
   }
 
-  // Writes `contents` into the whole block, by a kernel.
+  // Writes `contents` into the whole block with a kernel.
   Status write(Block& block, NodeId node, const Contents& contents) {
     return run(node, {{.block = &block, .write = true}},
                [&](auto operands) { std::copy(contents.begin(), contents.end(), operands[0].begin()); });
@@ -131,8 +131,8 @@ class Machine {
     return seen;
   }
 
-  // Runs a kernel that allocates its result (the last operand) and perhaps scratch memory inside, as kernels
-  // do.
+  // Runs a kernel that allocates its result (the last operand) and perhaps scratch memory inside, like real
+  // kernels.
   Result<Block*> run_for_result(NodeId node, std::vector<Access> accesses, Bytes size, Bytes scratch,
                                 const Kernel& kernel) {
     std::optional<OperatorScope> scope;
@@ -156,7 +156,7 @@ class Machine {
     return block;
   }
 
-  // Copies all of the block from or to `host`, as a program does that does not wait for the copy.
+  // Copies all of the block from or to `host`, like a program that does not wait for the copy.
   Status copy(NodeId node, Block& block, Queue queue, void* host) {
     Access access{.block = &block, .write = queue == Queue::copy_in, .queue = queue};
     std::optional<OperatorScope> scope;

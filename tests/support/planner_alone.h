@@ -33,7 +33,7 @@ class ProgramTracker {
   }
 
   Planner planner;
-  double clock = 0;  // seconds; stands still as long as an operator takes none
+  double clock = 0;  // Seconds; unchanged while an operator takes none.
   double step = 0;
   double kernel = 0;  // Time of an operator's kernels, seconds.
 

@@ -26,8 +26,8 @@ class Watchdog {
                        static_cast<long long>(limit.count()), report ? report().c_str() : "");
           std::abort();
         }) {
-    // A test may fork at once: a thread that is only beginning could hold a lock of the allocator then, which
-    // the child would wait for in vain.
+    // A test may fork at once: a starting thread could hold a lock of the allocator then, for which the child
+    // would wait in vain.
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return waits_; });
   }

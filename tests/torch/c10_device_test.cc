@@ -10,7 +10,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// As an exception of Python's is to C++: it has no message.
+// An exception without a message, as Python's exceptions appear in C++.
 struct Wordless final : std::exception {
   const char* what() const noexcept override { return ""; }
 };

@@ -55,7 +55,8 @@ TEST_F(Handle, CostsNoMemoryUntilItIsWritten) {
   for (const auto& [name, node] : stats().nodes) EXPECT_EQ(node.resident, 0) << name;
 }
 
-// Its real tensor takes its place on the stack. The address sanitizer sees a block that dies meanwhile.
+// The real tensor replaces its handle on the stack. The address sanitizer detects a block that dies
+// meanwhile.
 TEST_F(Handle, WhatTheStackAloneHoldsLivesUntilItHasBeenRead) {
   const c10::InferenceMode without_autograd;  // Autograd's kernels would hold the tensor, too.
   const c10::OperatorHandle flip = c10::Dispatcher::singleton().findSchemaOrThrow("aten::flip", "");

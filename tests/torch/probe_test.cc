@@ -1,4 +1,4 @@
-// The probe finds the rates of a simulated GPU, whatever its name promises.
+// The probe measures the rates of a simulated GPU, not those that its name promises.
 #include "torch/start/probe.h"
 
 #include <optional>
@@ -14,7 +14,7 @@ const c10::Device kDevice(c10::kHPU, 0);
 
 class Probe : public testing::Test {
  protected:
-  // Without bytes, so that a large matrix product costs nothing here.
+  // A simulator without data, so that a large matrix product costs nothing here.
   sim::Accelerator& install(std::optional<cost::Truth> truth, Bytes capacity = GiB(8)) {
     sim::Options options;
     options.name = "sim:0";

@@ -1,4 +1,4 @@
-// Operator signatures, and which operators are registered one by one.
+// Operator signatures, and the operators that are registered one by one.
 #include "torch/registry/signature.h"
 
 #include <gtest/gtest.h>
@@ -85,10 +85,10 @@ TEST(RegisterOps, composites_are_kept_whole_and_gradients_stay) {
     EXPECT_TRUE(op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) << name;
   }
   EXPECT_TRUE(has("aten::_foreach_add_", "List"));
-  EXPECT_FALSE(has("aten::linear"));        // CompositeImplicitAutograd
-  EXPECT_TRUE(has("aten::silu_backward"));  // composite too, but not where there is a kernel
+  EXPECT_FALSE(has("aten::linear"));        // It is CompositeImplicitAutograd.
+  EXPECT_TRUE(has("aten::silu_backward"));  // It is composite too, but not where there is a kernel.
   EXPECT_FALSE(has("aten::view"));          // a view
-  EXPECT_FALSE(has("aten::squeeze_"));      // changes the tensor object
+  EXPECT_FALSE(has("aten::squeeze_"));      // It changes the tensor object.
   EXPECT_FALSE(has("aten::zeros"));         // no operand
   EXPECT_FALSE(has("aten::zeros_like"));    // a factory
   EXPECT_FALSE(has("aten::clone"));

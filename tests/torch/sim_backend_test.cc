@@ -119,7 +119,7 @@ TEST_F(SimBackendTest, out_is_resized_with_its_storage) {
   const int64_t used = accountant().used(0);
   at::sum_out(small, there(x), {1});
   expect_same(small, x.sum(1));
-  EXPECT_EQ(accountant().used(0), used);  // 3 and 8 floats are one unit each
+  EXPECT_EQ(accountant().used(0), used);  // 3 and 8 floats take one unit each.
 }
 
 TEST_F(SimBackendTest, resize_and_set) {
@@ -241,8 +241,7 @@ TEST_F(SimBackendTest, what_pytorch_has_not_for_an_accelerator_is_refused) {
   expect_recount();
 }
 
-// Operators of other libraries go through the fallback. A tensor that such a kernel keeps holds on to the
-// memory.
+// Operators of other libraries take the fallback. A tensor that such a kernel keeps keeps its memory.
 TEST_F(SimBackendTest, a_kernel_that_keeps_its_operand_keeps_the_memory) {
   const auto op = c10::Dispatcher::singleton()
                       .findSchemaOrThrow("sim_backend_test::keep", "")

@@ -146,7 +146,7 @@ TEST_F(SimBackendTest, results_and_temporaries_are_charged) {
   const int64_t before = accountant().used(0);
   const at::Tensor y = at::logsumexp(x, 0);
   EXPECT_EQ(accountant().used(0), before + kAlignment);
-  EXPECT_GE(accountant().peak(0), before + 4000);  // the exponentials
+  EXPECT_GE(accountant().peak(0), before + 4000);  // Memory of the exponentials.
   expect_recount();
   const auto* allocator = c10::getDeviceAllocator(c10::kHPU);
   const auto stats = const_cast<c10::DeviceAllocator*>(allocator)->getDeviceStats(0);
@@ -165,7 +165,7 @@ TEST_F(SimBackendTest, a_refused_charge_is_an_out_of_memory_error) {
         << error.what();
   }
   accountant().limit = GiB(1);
-  EXPECT_THROW(at::empty({1 << 28}, kFirst), c10::OutOfMemoryError);  // more than its memory
+  EXPECT_THROW(at::empty({1 << 28}, kFirst), c10::OutOfMemoryError);  // More than its memory.
   expect_recount();
   expect_same(x, at::ones({1000}));
 }
@@ -181,7 +181,7 @@ TEST_F(SimBackendTest, charging_may_evict) {
     computed.record(c10::impl::VirtualGuardImpl(c10::kHPU).getDefaultStream(kFirst));
     computed.block(side);
     const c10::StreamGuard on_side(side);
-    const at::Tensor staged = at::empty({1000});  // not charged to the kernel that asks
+    const at::Tensor staged = at::empty({1000});  // Not charged to the kernel that allocates it.
     saved.copy_(victim, /*non_blocking=*/true);
     side.synchronize();
     victim.reset();

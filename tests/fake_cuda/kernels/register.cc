@@ -1,5 +1,5 @@
-// Puts the host's kernels where CUDA's are: every aten operator that has one for CUDA, but for those that
-// move no numbers, and those whose CUDA kernel is made of others.
+// Puts the host's kernels in the place of CUDA's: every aten operator with one for CUDA, except those that
+// move no numbers, and those whose CUDA kernel is composed of others.
 #include <ATen/native/Copy.h>
 #include <ATen/ops/copy_native.h>
 #include <torch/library.h>
@@ -67,7 +67,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   return self;
 }
 
-// Attention by operators that the host has: the one by plain mathematics.
+// Attention by operators that the host has: the plain formula.
 void choose_plain_attention(const c10::OperatorHandle& op, Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
   stack->push_back(int64_t{0});

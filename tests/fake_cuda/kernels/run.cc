@@ -95,7 +95,7 @@ class Work {
     return stack;
   }
 
-  // By whichever thread waits for the stream, whatever it is in the middle of: modes, gradients, devices.
+  // Runs on any thread that waits for the stream, in any state of that thread: modes, gradients, devices.
   void run() const noexcept {
     static const auto& clean = *new at::ThreadLocalState;
     try {

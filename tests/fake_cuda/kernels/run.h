@@ -7,7 +7,7 @@
 
 namespace fake_cuda {
 
-// A boxed kernel. Where the shapes depend on the numbers the stream is waited for, as CUDA's own kernel does.
+// A boxed kernel. Where the shapes depend on the numbers it waits for the stream, like CUDA's own kernel.
 void run_on_card(const c10::OperatorHandle& op, Stack* stack);
 
 }  // namespace fake_cuda

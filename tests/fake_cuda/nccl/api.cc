@@ -1,4 +1,4 @@
-// NCCL's functions: each puts work on a stream of the fake runtime, which runs it as late as it may.
+// NCCL's functions: each enqueues work on a stream of the fake runtime, which runs it as late as it may.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -70,7 +70,7 @@ std::vector<std::string> exchanged(Comm& comm, const std::string& mine) {
   return all;
 }
 
-// Of rank `root` alone, or of all (-1); `part`: the rank's own piece of the result is all it gets.
+// Result of rank `root` alone, or of all (-1); `part`: each rank gets only its own piece.
 Result reduce_to(const void* from, void* to, size_t count, Type type, Operation operation, int root,
                  bool part, Comm* comm, void* stream) {
   const size_t size = count * size_of(type);

@@ -8,7 +8,7 @@
 namespace fake_nccl {
 namespace {
 
-// bfloat16, rounded to nearest even as PyTorch's.
+// bfloat16, rounded to nearest even like PyTorch's.
 struct Brain {
   uint16_t bits;
   operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }  // NOLINT

@@ -1,6 +1,6 @@
-// The part of CUDA's C interface that the fake answers, declared from its public documentation:
-// nothing of NVIDIA's is needed to build it. Layouts and numbers are those of CUDA 13; abi_check.cc
-// compares them with its headers wherever those are there (`make cuda`).
+// The part of CUDA's C interface that the fake answers, declared from its public documentation: the build
+// needs nothing of NVIDIA's. Layouts and numbers are those of CUDA 13; abi_check.cc compares them with its
+// headers where they exist (`make cuda`).
 #pragma once
 
 #include <cstddef>
@@ -57,8 +57,7 @@ struct Dim3 {
   unsigned x, y, z;
 };
 
-// cudaDeviceProp, of which some fields are filled in: by offset, since a caller's copy is all that reads
-// them.
+// cudaDeviceProp with some fields filled in, by offset, since only a caller's copy reads them.
 struct Properties {
   static constexpr size_t kUuid = 256, kTotalMemory = 288, kSharedPerBlock = 296, kRegistersPerBlock = 304,
                           kWarp = 308, kPitch = 312, kThreadsPerBlock = 320, kThreadsDim = 324,

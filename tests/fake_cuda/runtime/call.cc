@@ -22,7 +22,7 @@ struct State {
   std::vector<Order> orders;
   std::string failed;
   long calls = 0;
-  pid_t started_in = 0;  // the process in which the first call was made
+  pid_t started_in = 0;  // Process that made the first call.
   bool over = false;     // The process's end has begun.
 };
 State& state() {

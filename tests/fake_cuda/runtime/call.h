@@ -1,6 +1,5 @@
-// Every function of the C interface goes through here: the lock, the state of the process (forked, at its
-// end), a driver that is too old, failures that a test asked for, a GPU that is broken, the thread's last
-// error.
+// Every function of the C interface goes through here. It handles the lock, the state of the process (forked,
+// at its end), a driver that is too old, ordered failures, a broken GPU, the thread's last error.
 #pragma once
 
 #include <string>
@@ -24,7 +23,7 @@ enum class Needs {
 // Effect of an ordered failure on the GPU.
 enum class Effect { once, broken, lost };
 
-// The call of that name ("" for any) after `skip` others fails with `error`, once.
+// Fails with `error`, once, the call of that name ("" for any) after `skip` others.
 void order_failure(const char* name, long skip, Error error, Effect effect);
 void cancel_failures();
 long failures_left();
@@ -34,10 +33,10 @@ long calls();  // Number of calls so far that could have been made to fail.
 
 Error& last_error();  // Error of the calling thread.
 
-// The error that the call must end with before it does anything; kSuccess if it may go on.
+// The error with which the call must end before it does anything; kSuccess if it may go on.
 Error begin_call(const char* name, Needs needs);
 
-// Of the driver, which knows nothing of the runtime's last error.
+// A call of the driver, which does not know the runtime's last error.
 template <class Body>
 Error driver_call(const char* name, Needs needs, Body&& body) {
   const std::lock_guard<std::recursive_mutex> lock(machine_mutex());

@@ -12,7 +12,7 @@ namespace {
 
 struct Locked {
   size_t size;
-  bool ours;  // cudaHostAlloc's
+  bool ours;  // Allocated by cudaHostAlloc.
 };
 std::map<uintptr_t, Locked>& locked() {
   static auto& it = *new std::map<uintptr_t, Locked>;

@@ -134,7 +134,7 @@ inline void trimming_leaves_what_is_alive(Trial& t) {
   const Memory memory = t.take(kSize);
   const Event in = t.put(memory, bytes);
   t.finish(in);
-  (void)t.take(MiB(1));  // is free by now
+  (void)t.take(MiB(1));  // Its memory is free by now.
   t.expect(t.device().trim() >= Bytes(0), "how much went is no less than nothing");
   t.expect(t.device().live() == kSize, "what is alive stays");
   t.expect(t.read(memory, kBytes, in) == bytes, "with its bytes");

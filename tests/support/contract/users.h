@@ -76,7 +76,7 @@ inline void only_who_is_given_memory_waits(Trial& t) {
   t.expect(back == bytes, "the copy is whole");
 }
 
-// Memory comes to a copy as soon as the kernels that used it are done.
+// A copy gets memory as soon as the kernels that used it are done.
 inline void a_copy_waits_for_no_kernel_launched_since(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
   Memory memory = t.take(kSize, Queue::compute);

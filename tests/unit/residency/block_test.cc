@@ -83,11 +83,11 @@ TEST(ReplicaWord, LendsWhatNoOperatorWrites) {
   EXPECT_TRUE(word.try_pin(false));
 }
 
-// Of many threads, either some hold pins or one has closed the replica, never both.
+// Among many threads, either some hold pins or one has closed the replica, never both.
 TEST(ReplicaWord, I3PinsAndClosingExcludeEachOther) {
   ReplicaWord word;
   word.set_state(ReplicaState::owned);
-  int guarded = 0;  // a data race, for the thread sanitizer, if the two overlap
+  int guarded = 0;  // A data race for the thread sanitizer if the two overlap.
   std::vector<std::thread> threads;
   for (int i = 0; i < 3; ++i) {
     threads.emplace_back([&word, &guarded] {

@@ -17,7 +17,7 @@ TEST(CopyWatch, SeesEachCopyWithItsEndsAndItsBytes) {
   std::map<std::string, int64_t> bytes;
   machine->set_copy_watch(
       [&](const Device& from, const Device& to, Bytes size, const std::function<void()>& copy) {
-        (void)machine->stats();  // the engine's lock is free
+        (void)machine->stats();  // The engine's lock is free.
         bytes[from.name() + ">" + to.name()] += size.count();
         copy();
       });

@@ -28,7 +28,7 @@ MachineOptions with_disk_and_computing_host() {
   return options;
 }
 
-// Blocks on the disk alone.
+// Blocks whose only replica is on the disk.
 std::vector<Block*> on_disk(Machine& machine, size_t count) {
   std::vector<Block*> blocks = at_host(machine, count);
   for (Block* block : blocks) {
@@ -38,7 +38,7 @@ std::vector<Block*> on_disk(Machine& machine, size_t count) {
   return blocks;
 }
 
-// The disk's reads and writes wait here while it is closed.
+// A gate at which the disk's reads and writes wait while it is closed.
 class Gate {
  public:
   Gate() { closed_.store(true); }
@@ -134,7 +134,7 @@ TEST(DiskMoves, OnlyTheLastMoveOfABlockGoesOn) {
   EXPECT_EQ(machine->used(machine.host()), Bytes(0));
 }
 
-// Reads and writes of the disk wait for each other here: two must be under way at once.
+// Reads and writes of the disk wait here for each other: two must be under way at once.
 class Meeting {
  public:
   static bool arrive() {
@@ -144,7 +144,7 @@ class Meeting {
     if (met) {
       open_.store(false);
     } else {
-      inside_.fetch_sub(1);  // the next one comes too late
+      inside_.fetch_sub(1);  // The next call comes too late.
     }
     return met;
   }
@@ -175,7 +175,7 @@ TEST(DiskMoves, SpillsRunSideBySide) {
   MachineOptions options = with_disk();
   options.disk_calls = Meeting::calls();
   Machine machine(options);
-  std::vector<Block*> blocks = at_host(machine, 8);  // the host is full
+  std::vector<Block*> blocks = at_host(machine, 8);  // The host is full.
   Meeting::open();
   Block* large = machine.make(machine.sim(), pattern(3 * kSize, 9)).value();
   ASSERT_TRUE(machine->evict(*large).ok());  // Three blocks must leave for it.
@@ -305,7 +305,8 @@ TEST(DiskMoves, ForWhatAnotherThreadSeesLandNoOtherBlockLeaves) {
   for (Block* block : {first, second}) machine->destroy(block);
 }
 
-// The host is full, and all that leaves it is a block that this thread fetches: it waits for another one.
+// The host is full, and the only block that leaves it is one that this thread fetches: the thread must wait
+// for another block.
 TEST(DiskMoves, AThreadDoesNotWaitForWhatItMovesItself) {
   MachineOptions options = with_disk_and_computing_host();
   options.budget = options.host_budget = Bytes(2 * kSize);
@@ -331,7 +332,8 @@ TEST(DiskMoves, AThreadDoesNotWaitForWhatItMovesItself) {
     });
     std::thread other([&] { made = machine.make(machine.host(), pattern(kSize, 4)); });
     EXPECT_TRUE(soon([&] { return vacating.load(); }));
-    EXPECT_EQ(machine.read(*leaves, machine.sim()).value(), pattern(kSize, 2));  // one must go to the host
+    // One block must go to the host.
+    EXPECT_EQ(machine.read(*leaves, machine.sim()).value(), pattern(kSize, 2));
     other.join();
   }
   ASSERT_TRUE(made.ok()) << made.status().message();
@@ -397,7 +399,7 @@ TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   std::vector<Block*> blocks;
   for (size_t i = 0; i < 4; ++i) blocks.push_back(machine.make(machine.host(), pattern(kSize, i)).value());
   EXPECT_EQ(machine->stats().bytes_written_back, 0) << "all fits";
-  blocks.push_back(machine.make(machine.host(), pattern(kSize, 4)).value());  // evicts the first
+  blocks.push_back(machine.make(machine.host(), pattern(kSize, 4)).value());  // Evicts the first block.
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->stats().bytes_written_back, static_cast<int64_t>(2 * kSize));
   EXPECT_EQ(machine->where(*blocks[1]).size(), 2u) << "the next one is on the disk too";

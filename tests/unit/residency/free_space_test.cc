@@ -149,7 +149,7 @@ TEST_P(FreeSpaceTest, WhatGoesToAFullDiskArrives) {
     const size_t which = i * 7 % 12;
     const Status wrote = machine.write(*blocks[which], machine.host(), pattern(sizes[which], which));
     asked += static_cast<int64_t>(sizes[which]);
-    // Which blocks leave first depends on when the disk's threads run. Now and then all blocks that are left
+    // The timing of the disk's threads decides which blocks leave first. Now and then all blocks that remain
     // at the host are larger than the disk's free space, and the largest blocks cannot come back.
     if (wrote.code() == Code::out_of_memory) {
       ++refused;
@@ -173,7 +173,7 @@ TEST_P(FreeSpaceTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
       << fifth.status().message();
   EXPECT_NE(fifth.status().message().find("add a disk node"), std::string::npos);
   EXPECT_EQ(machine->check_invariants(), "");
-  for (size_t i = 0; i < 4; ++i) {  // each is on one node: all eight places hold four blocks
+  for (size_t i = 0; i < 4; ++i) {  // Each block is on one node: all eight places hold four blocks.
     EXPECT_EQ(machine->where(*blocks[i]).size(), 1u);
   }
   machine->destroy(blocks[3]);
@@ -351,7 +351,7 @@ TEST_P(FreeSpaceTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 2);
   for (int round = 0; round < 3; ++round) {
     for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(machine->evict(*blocks[i]).ok());
-    // Fetched and written at once: the host's replicas are given up while the copies still read them.
+    // Operators fetch and write at once: the host drops its replicas while the copies still read them.
     for (uint64_t i = 0; i < 2; ++i) {
       ASSERT_TRUE(machine.run(machine.sim(), {{.block = blocks[i], .write = true}}, [](auto) {}).ok());
     }
@@ -391,7 +391,7 @@ TEST(FreeSpace, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   Machine machine;
   Block* block = machine.make(machine.sim(), pattern(3000, 1)).value();
   ASSERT_TRUE(machine->evict(*block).ok());
-  ASSERT_TRUE(machine.write(*block, machine.sim(), pattern(3000, 2)).ok());  // the host's replica goes
+  ASSERT_TRUE(machine.write(*block, machine.sim(), pattern(3000, 2)).ok());  // The host's replica is dropped.
   machine.card(machine.sim())->synchronize();
   const Stats stats = machine->stats();
   EXPECT_EQ(stats.nodes.at("host").resident, 0);

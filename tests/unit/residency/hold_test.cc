@@ -1,4 +1,4 @@
-// Writers are told from readers; a thread that would wait for its own pin is told at once.
+// Holds distinguish writers from readers; a thread that would wait for its own pin gets an error at once.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -98,7 +98,8 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
   std::thread reader([&] { seen = machine.read(*block, machine.sim(1)); });
   while (!waits) std::this_thread::yield();
   Access access;
-  std::thread([&] { access = machine->let_go(*block, machine.sim(0)); }).join();  // left on another thread
+  // Released on another thread.
+  std::thread([&] { access = machine->let_go(*block, machine.sim(0)); }).join();
   machine->release(machine.sim(0), std::span(&access, 1));
   reader.join();
   ASSERT_TRUE(seen.ok()) << seen.status().message();
@@ -144,7 +145,7 @@ TEST(Pins, UnpinTakesBackTheLastPin) {
   EXPECT_TRUE(machine->is_pinned(*block));
   machine->unpin(*block);
   EXPECT_FALSE(machine->is_pinned(*block));
-  machine->unpin(*block);  // once more than pinned: nothing
+  machine->unpin(*block);  // One unpin more than pins has no effect.
   EXPECT_EQ(machine->check_invariants(), "");
   machine->destroy(block);
 }

@@ -1,4 +1,4 @@
-// The index of victims: in the order of use, whatever happens in between.
+// The index of victims: it keeps the order of use across all events.
 #include "residency/index.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using test::Machine;
 using test::pattern;
 
-// Against a list that is sorted again for each victim.
+// Compares with a list that is sorted again for each victim.
 TEST(VictimIndex, GivesWhatWasUsedLeastRecently) {
   Machine machine({.accelerators = 2});
   // A node at which the engine has neither replicas of these blocks nor an index of its own.
@@ -143,7 +143,8 @@ TEST(VictimIndex, WhatIsDirtyLeavesInItsTurn) {
   EXPECT_EQ(fetches_of_a_circle(make_returns_policy, true), 10);
 }
 
-// Blocks that a user pinned are older than all others for ever: they must not be looked at for each victim.
+// Blocks that a user pinned stay older than all others: the search for a victim must not visit them each
+// time.
 TEST(VictimIndex, WhatIsPinnedIsPassedOverOnce) {
   Machine machine({.accelerators = 1, .budget = MiB(1)});
   const NodeId node = machine.sim();

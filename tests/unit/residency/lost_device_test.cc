@@ -83,7 +83,7 @@ TEST_F(LostDevice, NothingIsPlacedOnItWhileAnotherWorks) {
 
 TEST_F(LostDevice, OthersStillMakeRoom) {
   std::vector<Block*> blocks;
-  for (uint64_t i = 0; i < 40; ++i) {  // 160 KiB in 64
+  for (uint64_t i = 0; i < 40; ++i) {  // 160 KiB on a node of 64.
     if (i == 10) lose(machine_.sim(0));
     blocks.push_back(make(machine_.sim(1), i));
   }

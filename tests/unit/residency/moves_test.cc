@@ -82,14 +82,14 @@ TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
   machine->destroy(wanted);
 }
 
-// The program's operators take the moves on, with no request of its own.
+// The program's operators advance the moves, without a request of its own.
 TEST(Moves, OperatorsTakeWaitingMovesOn) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 4);
   Block* other = machine.make(machine.sim(), pattern(kSize, 9)).value();
   for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
   for (int i = 0; i < 4; ++i) {
-    machine.card(machine.sim())->synchronize();  // the copies so far are done
+    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
     ASSERT_TRUE(machine.read(*other, machine.sim()).ok());
   }
   EXPECT_EQ(machine->stats().bytes_fetched, static_cast<int64_t>(4 * kSize));
@@ -105,7 +105,7 @@ TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   const int64_t before = machine->stats().bytes_fetched;
   for (Block* block : hints) ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
   EXPECT_TRUE(soon([&] {
-    machine.card(machine.sim())->synchronize();  // the copies so far are done
+    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
     return machine->stats().bytes_fetched - before == static_cast<int64_t>(12 * kSize);
   }));
   for (size_t i = 0; i < hints.size(); ++i)
@@ -124,7 +124,7 @@ TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   machine->stop_helper();
   const int64_t before = machine->stats().bytes_fetched;
   for (int i = 0; i < 20; ++i) {
-    machine.card(machine.sim())->synchronize();  // the copies so far are done
+    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(machine->stats().bytes_fetched, before);
@@ -148,7 +148,7 @@ TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
   machine->start_helper();
   const int64_t before = machine->stats().bytes_fetched;
   ASSERT_TRUE(machine->prefetch(*block, machine.sim()).ok());
-  machine.card(machine.sim())->synchronize();  // the first part is done
+  machine.card(machine.sim())->synchronize();  // Ends the first part.
   ASSERT_TRUE(soon([&] { return in_its_hands.load(); }));
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->stats().bytes_fetched - before, static_cast<int64_t>(3 * kSize));
@@ -156,7 +156,7 @@ TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
   machine->destroy(block);
 }
 
-// A large block on its way to the host, and behind it one without bytes.
+// A large block moves to the host, followed by one without bytes.
 std::pair<Block*, Block*> waiting_without_bytes(Machine& machine) {
   Block* large = machine.make(machine.sim(), pattern(4 * kSize, 1)).value();
   Block* empty = machine->create(Bytes(0));
@@ -201,7 +201,7 @@ TEST(Moves, SynchronizingEndsThem) {
   destroy(machine, hints);
 }
 
-// A large block goes in parts, so a demand need not wait for all of it. Each part is copied once.
+// A large block moves in parts, so a demand fetch need not wait for all of it. Each part is copied once.
 TEST(Moves, ALargeBlockGoesInParts) {
   Machine machine({.budget = MiB(2), .links = {.part = KiB(16), .few = 1, .enough = Bytes(0)}});
   Block* large = at_host(machine, 1, 1 << 20).front();
@@ -269,14 +269,14 @@ TEST(Moves, ABlockThatDiesTakesItsMoveAlong) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// The parts of a block may come from two nodes: the copies from the one are waited for when those from the
-// other are.
+// The parts of a block may come from two nodes: a wait for the copies from one node also waits for those from
+// the other.
 TEST(Moves, PartsFromASecondSourceComeAfterWhatFillsIt) {
   Machine machine({.accelerators = 2, .links = kInParts});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->write_back(*block).ok());  // the first part of it
+  ASSERT_TRUE(machine->write_back(*block).ok());  // Copies its first part.
   ASSERT_TRUE(machine->pin(*block, machine.sim(1)).ok());
-  ASSERT_TRUE(machine->relieve(machine.sim(0), Bytes(1)).ok());  // the source of the first part leaves
+  ASSERT_TRUE(machine->relieve(machine.sim(0), Bytes(1)).ok());  // The source of the first part leaves.
   EXPECT_FALSE(is_at(machine, *block, machine.sim(0)));
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_TRUE(is_at(machine, *block, machine.host()));
@@ -286,11 +286,11 @@ TEST(Moves, PartsFromASecondSourceComeAfterWhatFillsIt) {
   machine->destroy(block);
 }
 
-// Each source has a queue of its own for copies out: the last part may be there before the first.
+// Each source has its own queue for copies out: the last part may arrive before the first.
 TEST(Moves, PartsFromTwoCardsAreAllWaitedFor) {
   Machine machine({.accelerators = 2, .host_computes = true, .links = kInParts});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->write_back(*block).ok());  // the first part of it
+  ASSERT_TRUE(machine->write_back(*block).ok());  // Copies its first part.
   ASSERT_TRUE(machine->pin(*block, machine.sim(1)).ok());
   machine->unpin(*block);
   ASSERT_TRUE(machine->relieve(machine.sim(0), Bytes(1)).ok());
@@ -307,7 +307,7 @@ TEST(Moves, PartsFromTheHostComeAfterWhatWasWrittenBack) {
   ASSERT_TRUE(machine->prefetch(*block, machine.sim(0)).ok());  // the first part, from the other GPU
   for (int part = 1; part < 4; ++part) {
     machine.card(machine.sim(1))->synchronize();
-    machine->advance();  // the next part to the host
+    machine->advance();  // Copies the next part to the host.
   }
   ASSERT_TRUE(is_at(machine, *block, machine.host()));
   ASSERT_FALSE(is_at(machine, *block, machine.sim(0)));

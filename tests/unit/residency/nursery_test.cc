@@ -30,7 +30,7 @@ bool is_listed(const Block& block, NodeId node) { return block.replica(node).lis
 
 void destroy_all(Machine& machine, const std::vector<Block*>& blocks) {
   for (Block* block : blocks) machine->destroy(block);
-  EXPECT_TRUE(machine->synchronize().ok());  // parked host memory goes
+  EXPECT_TRUE(machine->synchronize().ok());  // Frees parked host memory.
   EXPECT_EQ(machine->block_count(), 0U);
   EXPECT_EQ(machine->check_invariants(), "");
   for (const auto& [name, row] : machine->stats().nodes) {
@@ -48,7 +48,7 @@ class NurseryTable : public testing::Test {
   }
   void TearDown() override { destroy_all(machine_, blocks_); }
 
-  // So many of the blocks from `first` on are given places.
+  // Gives places to the blocks from `first` on while there are free ones; returns their number.
   size_t add_from(size_t first) {
     size_t added = 0;
     for (size_t i = first; i < blocks_.size() && table_.add(*blocks_[i]); ++i) ++added;
@@ -210,7 +210,7 @@ TEST(Nursery, WhoIsToldThatThereIsNoRoomIsToldOfThem) {
 TEST(Nursery, WhereRoomIsShortEachIsListedAtOnce) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
-  Block* const large = born(machine, node, 40 * 1024);  // more than half
+  Block* const large = born(machine, node, 40 * 1024);  // More than half of the budget.
   Block* const block = born(machine, node);
   EXPECT_TRUE(is_listed(*block, node));
   Block* const elsewhere = born(machine, machine.host());

@@ -18,7 +18,7 @@ using test::Machine;
 using test::pattern;
 
 constexpr sim::QueueIndex kCompute = 0, kIn = 1, kOut = 2;
-constexpr double kLong = 1.0;  // seconds of a kernel; copies take some microseconds
+constexpr double kLong = 1.0;  // Seconds of a kernel; copies take some microseconds.
 
 void compute_for(sim::Accelerator& card, double seconds) {
   card.begin_kernel(kCompute);
@@ -66,7 +66,7 @@ TEST_F(Overlap, AFetchWaitsForNothingThatWasLaunchedSince) {
 
 TEST_F(Overlap, AnEvictionWaitsForItsWriterAlone) {
   Block* block = make(1);
-  for (int i = 0; i < 32; ++i) machine_->destroy(make(2));  // an event is recorded
+  for (int i = 0; i < 32; ++i) machine_->destroy(make(2));  // Lets the engine record an event.
   compute_for(*machine_.card(node_), kLong);
   ASSERT_TRUE(machine_->evict(*block).ok());
   EXPECT_LT(time(kOut), kLong / 2);
@@ -89,9 +89,9 @@ TEST_F(Overlap, KernelsDoNotWaitForAnEviction) {
 TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
-  Block* second = make(2);  // evicts the first
+  Block* second = make(2);  // Evicts the first block.
   compute_for(*machine_.card(node_), kLong);
-  ASSERT_TRUE(machine_->prefetch(*first, node_).ok());  // evicts the second
+  ASSERT_TRUE(machine_->prefetch(*first, node_).ok());  // Evicts the second block.
   EXPECT_GE(time(kIn), time(kOut));
   EXPECT_GE(time(kIn), kLong) << "no event was recorded before, and the writer of the second is not known";
   EXPECT_EQ(machine_.read(*first, node_).value(), pattern(kSize, 1));
@@ -104,8 +104,8 @@ TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
 TEST_F(Overlap, RoomOfACleanBlockIsThereWhenItsLastReaderIsThrough) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
-  Block* second = make(2);                         // evicts the first
-  ASSERT_TRUE(machine_.read(*first, node_).ok());  // evicts the second; the first is clean now
+  Block* second = make(2);                         // Evicts the first block.
+  ASSERT_TRUE(machine_.read(*first, node_).ok());  // Evicts the second block; the first is clean now.
   compute_for(*machine_.card(node_), kLong);
   ASSERT_TRUE(machine_.read(*first, node_).ok());
   ASSERT_TRUE(machine_->prefetch(*second, node_).ok());
@@ -124,10 +124,10 @@ TEST_F(Overlap, WhatWasFetchedAndReadIsCopiedOutAsItCame) {
   machine->destroy(block);
 }
 
-// A result that had no bytes is given some by its kernel (out=).
+// A kernel gives bytes to a result that had none (out=).
 TEST_F(Overlap, WhatAKernelResizesIsCopiedAfterIt) {
   Machine machine({.accelerators = 2});
-  for (int i = 0; i < 64; ++i) {  // events are recorded
+  for (int i = 0; i < 64; ++i) {  // Lets the engine record events.
     machine->destroy(machine.make(machine.sim(0), pattern(kSize, 9)).value());
   }
   Block* block = machine->create(Bytes(0));
@@ -145,7 +145,8 @@ TEST_F(Overlap, WhatAKernelResizesIsCopiedAfterIt) {
   machine->destroy(block);
 }
 
-// A result can be asked for elsewhere while its operator is still under way: its kernel has no stamp then.
+// A result may be fetched to another node while its operator is still under way: its kernel has no stamp
+// then.
 TEST_F(Overlap, AFreshResultIsCopiedAfterItsKernel) {
   Machine machine({.accelerators = 2});
   const NodeId node = machine.sim(0);
@@ -190,12 +191,12 @@ TEST_F(Overlap, MemoryThatHadEscapedIsCopiedWithAllThatWasLaunched) {
   held_ = false;
   EXPECT_EQ(machine_->stats().escaped, 0);
   ASSERT_TRUE(machine_->evict(*block).ok());
-  // Not at the node: the holder's kernel may land in the memory that the block gets there.
+  // Reads at the host: at the node the holder's kernel may land in the memory that the block gets there.
   EXPECT_EQ(machine_.read(*block, machine_->host()).value(), theirs);
   machine_->destroy(block);
 }
 
-// A copy that is refused leaves memory whose last user is not through.
+// A refused copy leaves memory whose last user is not done.
 TEST_F(Overlap, MemoryOfARefusedCopyKeepsItsUsers) {
   FaultPlan faults;
   Machine machine({.budget = Bytes(2 * kSize), .faults = &faults});

@@ -70,7 +70,7 @@ TEST(PeriodSeconds, AreUnknownWhereNobodyMeasuresThem) {
 TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   cost::GpuModel quick = cost::default_gpu();
   quick.launch_seconds = 1e-9;
-  const cost::LinkModel link{"fast", quick.bytes() / 3, 0};  // a block in the time of touching three
+  const cost::LinkModel link{"fast", quick.bytes() / 3, 0};  // Carries a block in the time of touching three.
   const Bytes size = MiB(4);
   Machine machine({.budget = Bytes(size.count() * 4 - KiB(512).count()), .card = quick, .link = link});
   sim::Accelerator& card = *machine.card(machine.sim());
@@ -79,7 +79,7 @@ TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   Block* const before_long = make();
   Block* const large = make();
   Block* const small = machine->create(KiB(4));
-  Block* const once = machine->create(KiB(4));  // a period, by which that is found
+  Block* const once = machine->create(KiB(4));  // Marks the period, which the planner detects by it.
   const auto run = [&](Block* block, double seconds = 0) {
     EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
     card.begin_kernel(0);

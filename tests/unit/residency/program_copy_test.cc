@@ -41,7 +41,7 @@ class ProgramCopies : public testing::Test {
     machine_.card(node_)->end_kernel(
         kCompute, {}, {.flops = seconds * machine_.card(node_)->options().gpu.flops(cost::Precision::bf16)});
   }
-  // Has an event recorded, which covers the work so far.
+  // Lets the engine record an event, which covers the work so far.
   void mark() {
     for (int i = 0; i < 32; ++i) machine_->destroy(make(99));
   }
@@ -203,8 +203,7 @@ TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
   machine_->destroy(block);
 }
 
-// A writer that comes between takes the events of the copies; the copy after it must wait for them all the
-// same.
+// A writer between two copies takes their events; the copy after it must wait for them all the same.
 TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
   Block* block = make(1);
   copy_out_and_in(block, [&] { EXPECT_TRUE(machine_.write(*block, node_, pattern(kSize, 2)).ok()); });
@@ -212,7 +211,8 @@ TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
 
 TEST_F(ProgramCopies, ACopyIntoASharedBlockComesAfterTheCopyOutOfIt) {
   Block* block = make(1);
-  ASSERT_TRUE(machine_->write_back(*block).ok());  // the host has it, too, so the next writer claims it
+  // The host has a replica too, so the next writer makes its own exclusive.
+  ASSERT_TRUE(machine_->write_back(*block).ok());
   copy_out_and_in(block, [&] { mark(); });
 }
 
@@ -266,8 +266,7 @@ TEST_F(ProgramCopies, MemoryOfAResultThatDiesIsReusedAfterTheCopyOutOfIt) {
   }
 }
 
-// The memory of a block that was pinned before an operator wrote it is in the order of the compute queue
-// alone.
+// Memory of a block that was pinned before an operator wrote it follows the order of the compute queue alone.
 TEST_F(ProgramCopies, MemoryOfAPinnedBlockIsCopiedIntoAfterItsUserBefore) {
   const Contents batch = pattern(kSize, 1);
   std::vector<Block*> blocks;

@@ -50,7 +50,7 @@ TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
   machine->destroy(block);
 }
 
-// A replica that leaves is on no list any more, but its bytes are not given back yet.
+// A leaving replica is on no list any more, but its bytes are not free yet.
 TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
   Machine machine({.budget = Bytes(kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -133,7 +133,7 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   std::vector<Block*> theirs;
   bool armed = true;
   faults.set_watcher([&] {
-    // The first call of the eviction asks the peer for memory: the engine has found that there is plenty.
+    // The eviction first asks the peer for memory: the engine has found that the peer has plenty.
     if (!std::exchange(armed, false)) return;
     for (uint64_t i = 2; i < 6; ++i) {
       theirs.push_back(machine.make(machine.sim(1), pattern(kSize, i)).value());

@@ -1,4 +1,4 @@
-// Blocks that are dropped, and made again by the operators that made them.
+// Blocks that the engine discards and recomputes with their operators.
 #include <gtest/gtest.h>
 #include <atomic>
 
@@ -45,8 +45,8 @@ class Kitchen {
   Machine& machine() { return machine_; }
   Engine* operator->() { return &machine_.engine(); }
   int followed = 0;
-  std::function<Status()> before;  // a recorded call is followed
-  bool in_force = true;            // recorded calls are
+  std::function<Status()> before;  // Called before a recorded call is followed.
+  bool in_force = true;            // Recorded calls are in force.
 
  private:
   struct How {
@@ -108,7 +108,7 @@ class Recompute : public ::testing::Test {
   void TearDown() override {
     for (Block* block : sources_) kitchen_.destroy(block);
   }
-  // A block without a replica: the operator that adds `number` to `from` makes it again.
+  // A block without a replica: the engine recomputes it with the operator that adds `number` to `from`.
   Block* dropped(Block& from, unsigned char number = 4) {
     Block* made = kitchen_.made_of(from, number, at_);
     EXPECT_TRUE(kitchen_->drop(*made, at_));
@@ -411,7 +411,7 @@ TEST_F(Recompute, WhoeverDestroysItWaitsUntilItIsMade) {
   kitchen_.before = nullptr;
 }
 
-// There is no node below: it is looked at, and stays.
+// There is no node below: the victim search looks at the block, and it stays.
 TEST(RecomputeAtTheHost, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
   Kitchen kitchen({.accelerators = 0, .host_budget = KiB(64)});
   const NodeId at = kitchen.machine().host();

@@ -54,7 +54,7 @@ TEST_F(RecordedTest, OperatorsBirthsAndDeathsAreInARecord) {
                                   "\n");
 }
 
-// As an operator that failed, and memory that was lent: the program called none that ended.
+// Accesses of a failed operator and of lent memory: the program called no operator that ended.
 TEST_F(RecordedTest, WhatHasNoNameIsInNone) {
   Block* const block = machine_->create(kRecordedSize);
   recorder_.start(100);

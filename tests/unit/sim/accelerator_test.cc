@@ -88,7 +88,7 @@ TEST(Accelerator, WithoutDataItIsAsLargeAsItSaysAndTheHostSeesZeros) {
 TEST(Accelerator, WhatTheSystemRefusesIsNotInUse) {
   Options wanted = options(Visibility::early);
   wanted.data = false;
-  wanted.capacity = Bytes(int64_t{1} << 48);  // more than a process can map
+  wanted.capacity = Bytes(int64_t{1} << 48);  // More than a process can map.
   Accelerator card(wanted);
   EXPECT_EQ(card.allocate(Bytes(int64_t{1} << 47)).status().code(), Code::out_of_memory);
   EXPECT_EQ(card.live(), Bytes(0));
@@ -138,7 +138,7 @@ TEST(Accelerator, NothingIsPendingWhereAComputingKernelIsGivenMemory) {
   unsigned char* result = take(card);
   ASSERT_EQ(result, scratch);
   std::memset(result, 9, kSize);
-  card.begin_kernel(kCompute);  // the other's next
+  card.begin_kernel(kCompute);  // The other thread's next kernel.
   EXPECT_EQ(result[0], 9);
   card.end_kernel(kCompute, {}, {});
   const WrittenRange written{result, kSize};
@@ -156,7 +156,7 @@ TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
   card.end_kernel(kCompute, written, {});
   EXPECT_EQ(data[0], kPoison);
   EXPECT_EQ(look(card, data), 7);
-  // Ranges that touch, out of order.
+  // Adjacent ranges, out of order.
   card.begin_kernel(kCompute);
   std::memset(data, 9, kSize);
   const WrittenRange halves[] = {{data + kSize / 2, kSize / 2}, {data, kSize / 2}};
@@ -284,13 +284,13 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
     unsigned char host[640] = {};
     unsigned char* data = take(card, 640);
     EXPECT_EQ(card.time(), 0);
-    // In: 1 + 640/64 = 11. Meanwhile a kernel: 0.5 + max(2000/1000, 100/100) = 2.5.
+    // The copy in ends at 1 + 640/64 = 11. A concurrent kernel ends at 0.5 + max(2000/1000, 100/100) = 2.5.
     const Event in = card.copy(kIn, data, host, 640, Direction::in);
     card.begin_kernel(kCompute);
     card.end_kernel(kCompute, {}, {.flops = 2000, .bytes = 100});
     EXPECT_DOUBLE_EQ(time_of(in), 11);
     EXPECT_DOUBLE_EQ(card.time(kCompute), 2.5);
-    // A kernel behind the copy: 11 + 0.5 + 300/100.
+    // A kernel after the copy ends at 11 + 0.5 + 300/100.
     card.wait(kCompute, in);
     fill(card, data, 7, 640);
     card.begin_kernel(kCompute);
@@ -314,8 +314,8 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
   }
 }
 
-// Threads launch on the same queues, and both accelerators wait for each other all the time.
-// The host launches one kernel after the other, and no more than its queue holds ahead.
+// Threads launch on the same queues, and both accelerators wait for each other all the time. The host
+// launches one kernel after the other, at most as many as its queue holds.
 TEST(VirtualTime, AKernelWaitsForTheHostThatLaunchesIt) {
   Options slow = options(Visibility::early);
   slow.host_seconds = 1e-3;
@@ -384,7 +384,7 @@ TEST(Accelerator, PagesStayWhileACopyReadsThem) {
   card.synchronize();
   const Event copied = card.copy(kOut, host.data(), data, kLarge, Accelerator::Direction::out);
   card.free_after(data, std::span(&copied, 1));
-  // Of other size classes, one after the other.
+  // Blocks of other size classes, one after the other.
   for (size_t more = 1; more < 9; ++more) card.free(take(card, kLarge + more * (64 << 10)));
   EXPECT_TRUE(copied->synchronize().ok());
   EXPECT_EQ(host, std::vector<unsigned char>(kLarge, 7));

@@ -1,4 +1,4 @@
-// The rules of the adversary: for each, the program that forgets it gets poison, the one that keeps it the
+// The rules of the adversary: for each, a program that breaks it gets poison, and one that keeps it gets the
 // data.
 #include <gtest/gtest.h>
 
@@ -40,8 +40,7 @@ Event copy_out_of_done_kernel(Buffers& buffers) {
 
 void finish(const Event& event) { EXPECT_TRUE(event->synchronize().ok()); }
 
-// Each rule runs `with` or without the wait that it is about, and returns the byte that the program ends up
-// with (7 if it is right).
+// Each rule runs `with` or without its wait, and returns the byte that the program gets (7 if it is right).
 struct Rule {
   const char* name;
   std::function<int(Accelerator&, Accelerator& peer, bool with)> run;

@@ -193,7 +193,7 @@ TEST(Amd, StartsOnceAndNeverStops) {
   FakeAmdGpus gpus(kTwoAmdCards);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
   EXPECT_EQ(gpus.calls("amdsmi_init"), 1);
-  gpus.change(std::string("card c\n  bus 0000:01:00.0\n"));  // all handles of before are stale
+  gpus.change(std::string("card c\n  bus 0000:01:00.0\n"));  // All earlier handles are stale.
   EXPECT_EQ(uuids(snapshot(Wanted::nothing)), "GPU-000000000000000c");
   shut_down();
   EXPECT_EQ(gpus.calls("amdsmi_shut_down"), 0);
@@ -247,7 +247,7 @@ TEST(Amd, BothVendorsStandSideBySide) {
   EXPECT_EQ(now.lost[1].vendor, Vendor::amd);
   EXPECT_TRUE(now.absent.empty());
 
-  // One vendor's trouble is not the other's.
+  // A failure of one vendor's library does not affect the other's.
   nvidia.change("error nvmlDeviceGetCount_v2 999\n");
   const Snapshot without = snapshot(Wanted::all);
   EXPECT_EQ(uuids(without), "GPU-000000000000000b GPU-000000000000000a");
@@ -256,7 +256,7 @@ TEST(Amd, BothVendorsStandSideBySide) {
   ASSERT_EQ(without.absent.size(), 1u);
   EXPECT_EQ(without.absent[0].vendor, Vendor::nvidia);
   EXPECT_NE(without.absent[0].text.find("(999)"), std::string::npos);
-  // With both in trouble the texts of both are told.
+  // If both libraries fail, the snapshot has the texts of both.
   amd.change("error amdsmi_get_socket_handles 7\n");
   const Snapshot neither = snapshot(Wanted::all);
   EXPECT_EQ(neither.trouble, Trouble::other);

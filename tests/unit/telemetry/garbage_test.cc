@@ -37,7 +37,7 @@ TEST_P(Garbage, NothingOfItGetsOut) {
       ASSERT_EQ(test::wrong_in(now), "");
       cards += now.cards.size();
     }
-    // The sane answers between come through.
+    // The sane answers between them come through.
     if (GetParam() <= 20) {
       EXPECT_GT(cards, 10u);
     }

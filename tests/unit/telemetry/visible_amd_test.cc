@@ -66,7 +66,8 @@ TEST(VisibleAmd, ReadsRocrsList) {
   EXPECT_EQ(endings(resolve_visible_amd({}, four_of_amd())), "0 1 2 3");
   EXPECT_EQ(resolve_visible_amd({"0,0", {}, {}}, four_of_amd()).note,
             "ROCR_VISIBLE_DEVICES: \"0\" stands there twice; it and what follows do not count");
-  EXPECT_EQ(resolve_visible_amd({"0,1,2,3,x", {}, {}}, four_of_amd()).note, "");  // ROCR does not read so far
+  // ROCR stops before the bad entry.
+  EXPECT_EQ(resolve_visible_amd({"0,1,2,3,x", {}, {}}, four_of_amd()).note, "");
 }
 
 TEST(VisibleAmd, ReadsHipsList) {
@@ -96,7 +97,7 @@ TEST(VisibleAmd, IndicesCountTheKernelsNodes) {
   Snapshot now = four_of_amd();
   for (size_t i = 0; i < 4; ++i) now.cards[i].kfd_node = static_cast<int>(10 - i);
   EXPECT_EQ(endings(resolve_visible_amd({"0,1", {}, {}}, now)), "!3 2");
-  now.cards[2].kfd_node = -1;  // one does not tell: by bus id
+  now.cards[2].kfd_node = -1;  // One GPU has no node: the order is by bus id.
   EXPECT_EQ(endings(resolve_visible_amd({"0,1", {}, {}}, now)), "!0 1");
 }
 

@@ -25,7 +25,7 @@ Snapshot four() {
   return now;
 }
 
-// Two, the first with MIG on.
+// Two GPUs, the first in MIG mode.
 Snapshot mig() {
   Snapshot now;
   now.cards = {card("GPU-aa11-0", "01",
@@ -96,7 +96,7 @@ TEST(Visible, ReadsUuids) {
       {"GPU-C", "!"},
       {"GPU-cc44-3x", "!"},
       {"GPU-c,1", "!3"},
-      {"GPU-c,GPU-cc44", "!"},  // twice the same
+      {"GPU-c,GPU-cc44", "!"},  // The same device twice.
       {"GPU-c,GPU-zz,GPU-c", "!3"},
       {"MIG-5555", "!"},
   };
@@ -132,7 +132,7 @@ TEST(Visible, ReadsMigInstances) {
       {"MIG-GPU-bb22-1/2/0", "!"},
       {"GPU-aa", "!5555"},  // the GPU itself cannot be used: its first instance
       {"GPU-bb,MIG-5555", "!1 5555"},
-      {"GPU-aa,MIG-5555", "!"},  // twice the same
+      {"GPU-aa,MIG-5555", "!"},  // The same device twice.
   };
   for (const auto& [list, expected] : cases)
     EXPECT_EQ(shown(resolve_visible(list, "", mig())), expected) << list;
@@ -214,7 +214,7 @@ TEST(Visible, ReadsTheEnvironment) {
   EXPECT_EQ(shown(visible_from_environment(four())), "0 1 2 3");
 }
 
-// Whatever the text, nothing is visible twice, that is not here, or that its own beginning does not give too.
+// For any text no device is visible twice or absent from the machine, and its own prefix gives it too.
 TEST(Visible, AnyTextIsSafe) {
   const char* const pieces[] = {"0",    "1",    "3",    "9",
                                 ",",    ",",    ",",    " ",

@@ -107,7 +107,7 @@ TEST(Stream, AnEventLargerThanTheRingIsInItsPlace) {
   EXPECT_EQ(read_all(stream.stop(), stream), all);
 }
 
-// A thread finds that a record is being made, and takes its event's place when the next record begins.
+// A thread finds an active record, and takes its event's place when the next record begins.
 TEST(Stream, AnEventOfTwoRecordsLeavesNoHole) {
   Stream stream;
   std::atomic<bool> found{false}, go_on{false}, told_two{false};
@@ -145,7 +145,7 @@ TEST(Stream, AnEventOfTwoRecordsLeavesNoHole) {
   EXPECT_TRUE(std::equal(seen.rbegin(), seen.rend(), all.rbegin())) << "the last ones, without a hole";
 }
 
-// A program that is followed for days writes into the same words.
+// A program that runs for days writes into the same words.
 TEST(Stream, WhatNoRecordWantsIsWrittenOver) {
   Stream stream(64);
   for (uint64_t i = 0; i < 1000; ++i) {
@@ -207,7 +207,7 @@ TEST(Stream, ThreadsThatComeAndGoAtOnceWriteInOrder) {
   EXPECT_EQ(read_all(stream.stop(), stream).size(), 4u * kThreads);
 }
 
-// A tensor that is thread-local dies when its thread has no thread-local objects any more.
+// A thread-local tensor dies when its thread has no thread-local objects any more.
 TEST(Stream, AThreadWritesWhileItEnds) {
   static Stream stream(8);
   struct Last {
@@ -336,7 +336,7 @@ TEST(Stream, WhateverIsWrittenIsReadBack) {
       }
       all.push_back(std::move(told));
     }
-    // Each thread writes a run of them, then the next one does.
+    // Each thread writes a series of events, then the next thread does.
     for (size_t begin = 0; begin < count;) {
       const size_t end = std::min<size_t>(count, begin + 1 + upto(60));
       const auto run = [&] {
