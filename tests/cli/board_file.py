@@ -16,7 +16,7 @@ def fnv1a(text: bytes) -> int:
 
 
 class Board:
-    """Files as publishers leave them, locked until closed."""
+    """Files as publishers leave them; each is locked until it is closed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -26,7 +26,7 @@ def test_calibrate_measures_and_keeps_its_figures(machine: Machine, tmp_path: Pa
     assert 1e5 < host["copy_one_thread"] < 1e13 and 1e5 < host["copy_all_threads"] < 1e13
     assert disk["folder"] == str(tmp_path.resolve()) and isinstance(disk["direct"], bool)
     assert 1e3 < disk["write"] < 1e12 and 1e3 < disk["read"] < 1e12 and 0 < disk["latency_seconds"] < 5
-    assert list(tmp_path.iterdir()) == []  # nothing is left on the disk
+    assert list(tmp_path.iterdir()) == []  # The program leaves nothing on the disk.
     kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
     assert json.loads(kept.read_text()) | {"gpus": []} == figures
     assert calibrated(machine, "--show") == figures
@@ -74,7 +74,7 @@ def put_rates(machine: Machine, name: str, **changes: str) -> Path:
 
 def test_what_programs_measured_is_shown_and_cleared(machine: Machine):
     first, second = put_rates(machine, "GPU-1"), put_rates(machine, "GPU-2", slowed="yes")
-    put_rates(machine, "GPU-3").write_text("{")  # damaged: as if it were not there
+    put_rates(machine, "GPU-3").write_text("{")  # A damaged file counts as absent.
     shown = machine.ok("calibrate", "--show")
     assert "GPU-1: 650 TFLOP/s bf16, 3000 GB/s memory, 55 GB/s in, - GB/s out" in shown
     assert "slowed then: to be measured again" in shown and "GPU-3" not in shown
@@ -207,7 +207,7 @@ def test_figures_that_were_kept_without_links_are_shown(machine: Machine):
 
 
 def python(machine: Machine, *lines: str) -> str:
-    """A program that stands for Python, and is asked to measure GPUs."""
+    """A program that stands in for Python when the program measures GPUs."""
     file = machine.folder / "python"
     file.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
     file.chmod(0o755)

@@ -1,4 +1,4 @@
-"""doctor: every trouble that can be scripted is found, named and comes with a cure."""
+"""doctor: it finds and names every fault that a script can cause, with a cure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIXED = cards(2, {1: "  name NVIDIA L4\n"})
 
 
 def findings(machine: Machine, code: int, **env: str) -> dict[str, dict]:  # type: ignore[type-arg]
-    """By name; `code` is the exit status that is expected."""
+    """Findings by name; `code` is the expected exit status."""
     done = machine.run("doctor", "--json", env=env)
     assert done.returncode == code, done.stdout + done.stderr
     document = json.loads(done.stdout)
@@ -90,7 +90,7 @@ def test_a_folder_that_cannot_be_used(machine: Machine):
     machine.leases.write_text("a file")
     found = findings(machine, 1)
     assert found["lease-folder"]["grade"] == "trouble"
-    assert "foreign" not in found  # nothing is known of leases, so nothing good is said of them
+    assert "foreign" not in found  # Without knowledge of leases doctor reports nothing good of them.
 
 
 def test_a_folder_where_all_may_remove_all(machine: Machine):

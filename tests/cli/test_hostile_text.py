@@ -67,7 +67,7 @@ def test_ones_own_words(machine: Machine, words: list[str]):
 
 
 def test_letters_stay(machine: Machine):
-    """Of every script, where the terminal has them; in columns of their width."""
+    """Letters of every script stay, if the terminal has them, in columns of their width."""
     job = machine.start("run", "--mem", "1G", "--", "sh", "-c", "sleep 60; : größer 訓練 \u202e\033[2J")
     wait_until(lambda: len(machine.held()) == 1)
     machine.set(cards(1, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))

@@ -82,7 +82,7 @@ def test_who_has_a_lease_or_a_place_keeps_it(full: Machine, small_disk: Path, tm
     assert first.wait(60) == 0
     wait_until(lambda: waiting(full) == 0 and len(held(full)) == 1 and pid.exists() and pid.read_text())
     before = leases(full)
-    os.kill(second.pid, signal.SIGKILL)  # the keeper takes the lease over, which changes its record
+    os.kill(second.pid, signal.SIGKILL)  # The keeper takes the lease over, which changes its record.
     wait_until(lambda: leases(full)[0]["pid"] != before[0]["pid"])
     assert held(full) == [before[0]["id"]]
     os.kill(int(pid.read_text()), signal.SIGKILL)

@@ -63,7 +63,7 @@ def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
 
 @needs_root
 def test_the_folders_owner_releases_none_of_others(sandbox: Sandbox) -> None:
-    """He could remove it, and its holder would take that for a logout."""
+    """The other user could remove it, and its holder would take that for a logout."""
     said = sandbox(
         f"""{MACHINE}
         {RUNNING}
@@ -174,7 +174,7 @@ def test_who_waits_keeps_the_turn(sandbox: Sandbox) -> None:
 @pytest.mark.slow
 @needs_root
 def test_what_is_ended_stays_ended(sandbox: Sandbox) -> None:
-    """A release by its user, by root, and from inside, are no logouts."""
+    """A release by its user, by root, and from inside, is no logout."""
     said = sandbox(
         f"""{MACHINE}
         {FOLDER}

@@ -1,4 +1,4 @@
-"""Leases in containers and in the kernel's namespaces: none is granted twice, or that is said."""
+"""Leases in containers and in the kernel's namespaces: none is granted twice, or the program reports it."""
 
 from __future__ import annotations
 

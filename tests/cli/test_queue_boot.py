@@ -37,7 +37,7 @@ def family(pid: int) -> list[int]:
 
 
 def kill_everything(jobs: Jobs, job: str) -> None:
-    """As the machine's end does: the runner, its watcher, the keeper, the supervisor and the job."""
+    """Ends all as the machine's end does: the runner, its watcher, the keeper, the supervisor and the job."""
     life = jobs.folder / "life" / f"{job}.1"
     wait_until(lambda: life.exists() and life.read_text().startswith("began "))
     supervisor = int(life.read_text().split()[1])

@@ -160,7 +160,7 @@ def test_other_programs_files_are_left_alone(new_folder: Jobs) -> None:
 
 @pytest.mark.parametrize("kind", ["copied", "moved", "linked"])
 def test_so_they_are_beside_a_log_of_ours(jobs: Jobs, kind: str) -> None:
-    """Which SQLite would write into them."""
+    """SQLite would write such logs into the restored pages."""
     jobs("pause")
     jobs.add("-n0", "--array=1-300", "--", "true")
     wait_until(lambda: jobs.runner() is None)

@@ -23,7 +23,7 @@ def damage(file: Path, page: int, what: bytes) -> None:
 
 
 def pages_of(jobs: Jobs, table: str) -> list[int]:
-    """The leaves of a table."""
+    """Numbers of the leaf pages of a table."""
     with jobs.database() as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name=?", (table,)).fetchone()
     data = (jobs.folder / "queue.db").read_bytes()

@@ -15,12 +15,12 @@ __all__ = ["small_disk"]
 
 
 def count(folder: Path) -> int:
-    """How many files there are."""
+    """Number of files in the directory."""
     return len(list(folder.iterdir()))
 
 
 def test_prune_forgets_what_ended_long_ago(jobs: Jobs) -> None:
-    jobs("slots", "1")  # so that they end in this order
+    jobs("slots", "1")  # One slot makes them end in this order.
     bad = jobs.shell("echo bad; exit 1", "--gpus=0")
     ids = [jobs.add("--gpus=0", "--", "echo", str(i)) for i in range(3)]
     assert jobs.wait(bad, *ids) == 1
@@ -69,7 +69,7 @@ def test_output_that_is_followed_stays(jobs: Jobs) -> None:
     tracker = jobs.machine.start("queue", "log", "-f", job)
     assert tracker.stdout is not None
     assert tracker.stdout.readline() == "first\n"
-    os.kill(tracker.pid, 19)  # SIGSTOP: it is slow
+    os.kill(tracker.pid, 19)  # SIGSTOP makes it slow.
     jobs.go.touch()
     assert jobs.wait(job) == 0
     assert jobs("prune", "--keep=0") == "pruned 0 jobs and 0 B of output\n"

@@ -154,7 +154,7 @@ class Submitter:
         return self.machine.ok("slurm", "submit", f"--output={output}", *words).strip()
 
     def output(self, job: str) -> dict[str, str]:
-        """By task; a job that is no array has one of them."""
+        """Output by task; a job that is no array has one."""
         self.cluster.wait(job)
         files = self.machine.folder.glob(f"out-{job}-*")
         return {path.name.rpartition("-")[2]: path.read_text() for path in files}

@@ -80,7 +80,7 @@ def test_a_signal_that_kills_the_command_ends_the_lease(machine: Machine, number
     process.send_signal(number)
     assert process.wait(60) == -number
     wait_until(lambda: machine.held() == [])
-    assert machine.ok("pick", "-n2") == f"{uuid(0)},{uuid(1)}\n"  # all can be had again
+    assert machine.ok("pick", "-n2") == f"{uuid(0)},{uuid(1)}\n"  # All GPUs are free again.
     wait_until(lambda: machine.files() == [])
 
 

@@ -285,7 +285,7 @@ def test_nobody_can_fill_it_from_outside(sandbox: Sandbox) -> None:
     assert said.endswith(f"{uuid(0)}\n")
 
 
-@pytest.mark.slow  # the program waits five seconds for the lock
+@pytest.mark.slow  # The program waits five seconds for the lock.
 @needs_root
 def test_a_lock_that_is_held_is_named(sandbox: Sandbox) -> None:
     said = sandbox(
@@ -312,7 +312,7 @@ def test_a_folder_with_other_files_in_it_stays_and_is_not_used(sandbox: Sandbox)
 
 
 def test_in_a_container_doctor_says_what_to_mount_and_where_to_set_up(sandbox: Sandbox) -> None:
-    inside = sandbox.folder / "lock"  # no mount of its own, as /run/lock of an image
+    inside = sandbox.folder / "lock"  # A plain directory, like /run/lock of an image.
     inside.mkdir()
     inside.chmod(0o1777)
     said = sandbox(f"mount --bind {inside} /run/lock; container=docker innkeeper doctor --json || true")

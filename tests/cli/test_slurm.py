@@ -34,7 +34,7 @@ class Submitter:
         return self.machine.run("slurm", "submit", *words)
 
     def words(self, *words: str) -> list[str]:
-        """sbatch's words for a submission that succeeds."""
+        """Output of sbatch for a successful submission."""
         done = self.submit(*words)
         assert (done.returncode, done.stdout) == (0, "4711\n"), done
         return (self.machine.folder / "words").read_text().splitlines()

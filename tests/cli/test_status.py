@@ -146,7 +146,7 @@ def test_prometheus_format(machine: Machine):
     for line in text.splitlines():
         if line.startswith("# HELP"):
             family = help_line.fullmatch(line).group(1)  # type: ignore[union-attr]
-            assert family not in seen  # a family stands together
+            assert family not in seen  # A family of GPUs stands together.
             seen.add(family)
         elif line.startswith("#"):
             assert type_line.fullmatch(line).group(1) == family  # type: ignore[union-attr]
@@ -172,7 +172,7 @@ def test_the_table_shows_holders_and_strangers(machine: Machine):
     text = machine.ok("status")
     row = next(line for line in text.splitlines() if uuid(0) in line)
     assert row.split()[:4] == ["0", "NVIDIA", "H200", "35%"]
-    assert {"8.0", "5.0", "125.5"} <= set(row.split())  # promised, foreign, left
+    assert {"8.0", "5.0", "125.5"} <= set(row.split())  # Promised, foreign and free bytes.
     assert re.search(r"sleep 60", text) and "foreign" in text
     assert "\033" not in text
 
@@ -184,7 +184,7 @@ def test_nothing_is_left_of_a_card_that_is_leased_whole(machine: Machine):
     assert (first["whole"], first["left_bytes"]) == (True, 0)
     assert (second["whole"], second["left_bytes"]) == (False, (139 << 30) - (512 << 20))
     row = next(line for line in machine.ok("status").splitlines() if uuid(0) in line)
-    assert re.search(r" 138\.5 +- +0\.0 ", row)  # promised, foreign, left
+    assert re.search(r" 138\.5 +- +0\.0 ", row)  # Promised, foreign and free bytes.
     samples = [line for line in machine.ok("status", "--prometheus").splitlines() if uuid(0) in line]
     assert [line.split()[-1] for line in samples if line.startswith("innkeeper_gpu_left_bytes")] == ["0"]
 

@@ -34,7 +34,7 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def shows(self, text: str) -> None:
-        """Waits until it does."""
+        """Waits until the screen shows the text."""
         try:
             wait_until(lambda: re.search(text, self.screen()) is not None, 30)
         except AssertionError:
@@ -63,11 +63,11 @@ def test_shows_cards_leases_and_plots_and_quits(machine: Machine, terminal: Term
     machine.set(cards(2, {0: "  memory 139G 512M 69G\n  utilization 50 0\n"}))
     start(terminal, "--interval", "0.5")
     terminal.shows(r"promised 8\.0")
-    terminal.shows("▄▄▄.* 50%.*▄▄▄.* 50%")  # memory and utilisation over time
+    terminal.shows("▄▄▄.* 50%.*▄▄▄.* 50%")  # Memory and utilisation over time.
     terminal.shows("sleep 60")
     terminal.type("q")
     terminal.shows("ended with 0")
-    assert "promised" not in terminal.screen()  # the screen before it is back
+    assert "promised" not in terminal.screen()  # The earlier screen is back.
 
 
 def test_refreshes(machine: Machine, terminal: Terminal):
@@ -125,7 +125,7 @@ def test_control_c_gives_the_terminal_back(terminal: Terminal, key: str):
     terminal.type(key)
     wait_until(lambda: "h help" not in terminal.screen())  # While it runs, top would consume the typed text.
     terminal.type("stty -a | grep -o -- '.icanon'", "Enter")
-    terminal.shows(r"(?m)^(\$ )?[ ;]icanon")  # the shell may have shown its prompt before
+    terminal.shows(r"(?m)^(\$ )?[ ;]icanon")  # The shell may have shown its prompt before.
 
 
 def test_control_z_and_back(terminal: Terminal):

@@ -54,7 +54,7 @@ def section(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Runs them; writes a row for each."""
+    """Runs the tests; writes a row for each."""
     args = options(__doc__, "test", "of the tests, as pytest's -k").parse_args()
     rows = tried(args.only)
     if args.json is not None:

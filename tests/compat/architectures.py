@@ -47,7 +47,7 @@ KNOWN_TO_DIFFER = {"big_bird", "m2m_100", "nllb-moe", "seamless_m4t", "seamless_
 
 
 def train(model: torch.nn.Module, subject: Subject, device: str) -> list[str]:
-    """Two steps; the losses and a hash of all weights."""
+    """Makes two steps; returns the losses and a hash of all weights."""
     torch.manual_seed(2)
     model.to(device).train()
     inputs = tree_map_only(torch.Tensor, lambda value: value.to(device), subject.inputs)
@@ -109,14 +109,14 @@ def told(error: Exception) -> str:
 
 
 def child(prepare: Callable[[], Subject], pipe: Any) -> None:
-    """In a process of its own; it is not left by return, since a library's threads may be left over."""
+    """Runs one model in a process of its own, which never returns: a library's threads may live on."""
     pipe.send(tried(prepare))
     pipe.close()
     os._exit(0)
 
 
 def row_of(candidate: Candidate) -> dict[str, Any]:
-    """One model's, whatever happens to its process."""
+    """Row of one model, for any end of its process."""
     began = time.monotonic()
     context = multiprocessing.get_context("fork")
     mine, its = context.Pipe(duplex=False)
@@ -135,7 +135,7 @@ def row_of(candidate: Candidate) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Runs all, and writes a row for each."""
+    """Runs all models, and writes a row for each."""
     parser = options(__doc__, ".*", "of the models' names")
     parser.add_argument("library", choices=LIBRARIES)
     args = parser.parse_args()

@@ -241,7 +241,7 @@ def loss(model: torch.nn.Module, inputs: Arguments) -> torch.Tensor:
 
 
 def candidates() -> Iterator[Candidate]:
-    """All of them."""
+    """All models of this module."""
     for model in MODELS:
-        getattr(diffusers, model.name)  # imported here, once for all of their processes
+        getattr(diffusers, model.name)  # Imported here, once for all of their processes.
         yield Candidate(model.name, model.kind, partial(prepare, model))

@@ -1,4 +1,4 @@
-"""The architectures of transformers, one for each name of its tables, and how they are made small."""
+"""The architectures of transformers, one for each name of its tables, and the ways to make them small."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {
 }
 
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
-HEADS = {"num_key_value_heads": 4}  # latent attention has as many of both
+HEADS = {"num_key_value_heads": 4}  # Latent attention has as many of both.
 WINDOWS = {"embed_dim": 24, "num_heads": [3, 6], "depths": [1, 1], "patch_size": 4, "window_size": 4}
 STAGES = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_stages": 4, "patch_size": 2}
 # Additional values that an architecture requires.
@@ -81,7 +81,7 @@ def images(config: Any) -> dict[str, torch.Tensor]:
     return {"pixel_values": pixels, "labels": torch.tensor([0, 1])}
 
 
-# The task, its table in transformers, its inputs. An architecture is tried by the first that has it.
+# Task, its table in transformers, its inputs. An architecture takes the first task that has it.
 TASKS: list[tuple[str, str, Inputs]] = [
     ("causal language model", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", text),
     ("masked language model", "MODEL_FOR_MASKED_LM_MAPPING_NAMES", text),
@@ -105,7 +105,7 @@ def shrink(config: Any) -> None:
 
 
 def unchanged(config: Any) -> None:
-    """The configuration as it was made small."""
+    """Configuration, made small."""
 
 
 def prepare(name: str, class_name: str, inputs_of: Inputs, change: Callable[[Any], None]) -> Subject:
@@ -126,7 +126,7 @@ def prepare(name: str, class_name: str, inputs_of: Inputs, change: Callable[[Any
 
 
 def candidates(change: Callable[[Any], None] = unchanged) -> Iterator[Candidate]:
-    """One for each name, by the first task that has it. ``change`` may alter its configuration."""
+    """One candidate per name, by the first task that has it. ``change`` may alter its configuration."""
     seen: set[str] = set()
     for task, table, inputs in TASKS:
         for name, classes in getattr(modeling_auto, table).items():

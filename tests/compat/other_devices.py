@@ -30,7 +30,7 @@ KINDS = {
 }
 # They show unwritten memory; their copies have storages of their own; their indices are the CPU's.
 NOT_COMPARED = ("empty", "as_strided_partial_views", "tensor_split")
-# Of one process in eight these have other bits on the CPU alone: by how its memory is aligned.
+# In one of eight processes these have other bits on the CPU alone, due to the alignment of memory.
 NOT_REPEATABLE = ("linalg_lstsq",)
 Run = dict[str, str]
 STAYS = """
@@ -95,7 +95,7 @@ def programs(*options: str) -> list[str]:
 
 
 def compare(choice: str) -> dict[str, Any]:
-    """Runs all of it."""
+    """Runs all tests."""
     plain = run(False, "cpu", choice)
     loaded, managed = run(True, "cpu", choice), run(True, "managed", choice)
     unlike = [name for name, found in plain.items() if {loaded[name], managed[name]} != {found}]
@@ -121,19 +121,19 @@ def compare(choice: str) -> dict[str, Any]:
 
 
 def kind_of(name: str) -> str:
-    """Which database a test is of."""
+    """Database to which a test belongs."""
     return next(kind for begin, kind in KINDS.items() if name.startswith(begin))
 
 
 def result(expected: str, found: str) -> str:
-    """Of a test on the managed device."""
+    """Result of a test on the managed device."""
     if found == "failed":
         return "fail"
     return "the same" if found == expected else "differ"
 
 
 def section(found: dict[str, Any]) -> str:
-    """Of docs/compatibility.md."""
+    """Section of docs/compatibility.md."""
     text = HEAD.format(
         tried=found["tried"],
         unlike=len(found["unlike"]),

@@ -66,7 +66,7 @@ LIBRARIES = ("transformers", "timm", "diffusers")
 
 
 def names(rows: list[Row]) -> str:
-    """In lines of a document."""
+    """Text in lines of a document."""
     text = ", ".join(sorted(row["name"] for row in rows)) or "none"
     return textwrap.fill(text + ".", 120, break_long_words=False, break_on_hyphens=False)
 
@@ -77,7 +77,7 @@ def safe(why: str) -> str:
 
 
 def table(rows: list[Row]) -> str:
-    """Those that are not the same, with the reason."""
+    """Rows that are not the same, with the reason."""
     lines = ["| model | task | why |", "|---|---|---|"]
     for row in sorted(rows, key=lambda row: row["name"]):
         lines.append(f"| {row['name']} | {row['task']} | {safe(row['why'])} |")
@@ -122,7 +122,7 @@ def scripts(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Reads the rows of each part that was run, writes the page."""
+    """Reads the rows of each part that ran, and writes the page."""
     folder, target = map(Path, sys.argv[1:])
     found = {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
     text = HEAD + "".join(models(library, found[library]) for library in LIBRARIES if library in found)

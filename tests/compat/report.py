@@ -22,7 +22,7 @@ def options(description: str | None, only: str, of: str) -> argparse.ArgumentPar
 
 
 def outcomes(report: Path) -> dict[str, str]:
-    """Of the tests in a report of pytest: ``passed``, ``skipped`` or ``failed``, by name."""
+    """Outcomes in a report of pytest, by test: ``passed``, ``skipped`` or ``failed``."""
 
     def outcome(case: ElementTree.Element) -> str:
         if case.find("skipped") is not None:

@@ -36,7 +36,7 @@ def digest(result: Any) -> str:
 
 
 def main() -> None:
-    """Runs the script; its own failure is this one's."""
+    """Runs the script; a failure of the script is a failure of this process."""
     report, script, *options = sys.argv[1:]
     if options == ["--managed"]:
         import innkeeper

@@ -135,7 +135,7 @@ def row_of(script: Script) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Runs all, and writes a row for each."""
+    """Runs all scripts, and writes a row for each."""
     args = options(__doc__, ".*", "of the scripts' files").parse_args()
     rows = []
     chosen = [script for script in SCRIPTS if re.fullmatch(args.only, script.file)]

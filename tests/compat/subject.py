@@ -11,8 +11,8 @@ import torch
 class Subject(NamedTuple):
     """One model, small."""
 
-    make: Callable[[], torch.nn.Module]  # each time of the same weights
-    inputs: Any  # tensors of the CPU, in whatever they lie
+    make: Callable[[], torch.nn.Module]  # Makes the model, each time with the same weights.
+    inputs: Any  # Tensors of the CPU, in any nesting.
     loss: Callable[[torch.nn.Module, Any], torch.Tensor]  # Loss of the model on the inputs.
 
 
@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
 
 
 def seeded(make: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]:
-    """Makes the same weights each time."""
+    """Makes a model with the same weights each time."""
 
     def made() -> torch.nn.Module:
         torch.manual_seed(0)
@@ -35,5 +35,5 @@ def seeded(make: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]
 
 
 def drawn(*shape: int) -> torch.Tensor:
-    """Numbers for an input, the same each time."""
+    """Numbers of an input, the same each time."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))

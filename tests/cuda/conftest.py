@@ -64,6 +64,6 @@ def sound() -> Iterator[None]:
 
 @pytest.fixture
 def late() -> Iterator[None]:
-    """Work runs as late as it may, and from the next test on as the run has it."""
+    """Makes work run as late as it may for one test; restores the run's mode afterwards."""
     with fake.late():
         yield

@@ -33,10 +33,10 @@ import torch  # noqa: E402
 
 
 class CudaCalls(Injected):
-    """Failures of the fake runtime: whatever CUDA is called for."""
+    """Failures of any call to the fake runtime."""
 
     def arm(self, kinds: int, nth: int, more: int = 0) -> None:
-        torch.cuda.empty_cache()  # so that memory is asked for
+        torch.cuda.empty_cache()  # Makes the step allocate from CUDA.
         self.began = fake.ask("calls")
         if nth > 0:
             fake.fail("", nth - 1)
@@ -90,7 +90,7 @@ def lose(count: int, nth: int) -> bool:
 
 
 def lose_everywhere(count: int, every: int) -> None:
-    """Until a step makes no n-th call any more."""
+    """Loses the GPU at each n-th call until a step makes no n-th call any more."""
     tried, nth = 0, 1
     while True:
         fake.ask("forget_failed_call")

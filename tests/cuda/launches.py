@@ -1,4 +1,4 @@
-"""Scripts that have Triton's kernels launched on the fake card: computed by its interpreter, or told."""
+"""Scripts that launch Triton's kernels on the fake GPU: its interpreter computes or records them."""
 
 from __future__ import annotations
 

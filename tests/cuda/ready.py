@@ -18,7 +18,7 @@ TIMEOUT = 120  # seconds
 
 
 def become(order: dict) -> str:
-    """Makes this process one that was started for the script."""
+    """Makes this process like one that was started for the script."""
     signal.alarm(TIMEOUT)
     os.environ.clear()
     os.environ.update(order["environment"])
@@ -32,7 +32,7 @@ def become(order: dict) -> str:
 
 
 def wait_for_orders() -> str | None:
-    """In the process that was forked for it a script; None once there are no more."""
+    """Reads the scripts and forks. Returns a script in the forked child; None at the end."""
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -64,7 +64,7 @@ def test_a_cache_is_shared_with_machines_that_have_no_card_and_with_plain_cuda(t
     assert total == on_host
     assert any(tmp_path.iterdir()), "there is nothing to take"
     card = "cuda:0:64MiB,host:1GiB"
-    for _ in range(2):  # compiled, then taken from the cache
+    for _ in range(2):  # Compiles, then takes the graph from the cache.
         assert run(cuda, card, tmp_path, **INTERPRETED).stdout.split() == ["cuda", "0", "0", result]
         found = run(managed, card, tmp_path, **INTERPRETED).stdout.split()
         assert (found[0], found[2:]) == ("managed", ["0", result])

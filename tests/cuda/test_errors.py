@@ -78,15 +78,15 @@ def test_page_locking_that_is_refused_costs_speed_alone(error: int) -> None:
     before = ask("locked_bytes")
     for _ in range(64):
         fail("cudaHostRegister", 0, error)
-    innkeeper.configure("cuda:0:64MiB,host:2GiB")  # other slabs: nothing is locked yet
+    innkeeper.configure("cuda:0:64MiB,host:2GiB")  # New slabs: nothing is locked yet.
     pairs = many(12)
     assert (
         torch.full((MIB,), 3.0, device="cuda").sum().item() == 3.0 * MIB
-    )  # no kernel's check finds the error
+    )  # No kernel's check finds the error.
     check(pairs)
     ask("cancel_failures")
     assert innkeeper.stats()["evictions"] > 0
-    assert ask("locked_bytes") < before + MIB  # item() locks 4 bytes
+    assert ask("locked_bytes") < before + MIB  # item() locks 4 bytes.
 
 
 def test_a_copy_whose_wait_failed_is_over_before_others_have_its_memory() -> None:
@@ -186,7 +186,7 @@ def test_memory_whose_unlocking_failed_is_never_taken_for_other_memory() -> None
     del pairs
     gc.collect()
     fail("cudaHostUnregister")
-    for size in (1, 2, 3, 4):  # other slabs, which may get the addresses
+    for size in (1, 2, 3, 4):  # New slabs, which may get the addresses.
         innkeeper.configure(f"cuda:0:64MiB,host:{size}GiB")
         assert torch.full((MIB,), 3.0, device="cuda").sum().item() == 3.0 * MIB
         pairs = many(6, 16)
@@ -242,7 +242,7 @@ def test_what_was_on_its_way_down_when_the_card_went_is_lost_with_its_reason() -
     with innkeeper.on("cuda:0"):
         tensor = pattern(0).to("managed").add_(1)
     torch.cuda.synchronize()
-    innkeeper.evict(tensor)  # the copy has not run
+    innkeeper.evict(tensor)  # The copy has not run.
     ask("break", 0, UNKNOWN)
     for _ in range(2):
         with pytest.raises(torch.AcceleratorError, match="cuda:0"):

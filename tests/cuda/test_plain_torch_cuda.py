@@ -122,7 +122,7 @@ def test_own_streams_are_in_order_with_managed_tensors() -> None:
 
 def test_what_another_stream_made_is_waited_for() -> None:
     _source, managed = sent_late(torch.cuda.Stream())
-    assert managed.sum().item() == 7.0 * MIB  # nothing has waited for the other stream
+    assert managed.sum().item() == 7.0 * MIB  # Nothing has waited for the other stream.
 
 
 def test_memory_recorded_on_another_stream_is_not_given_away_early() -> None:
@@ -137,7 +137,7 @@ def test_memory_recorded_on_another_stream_is_not_given_away_early() -> None:
         tensor.record_stream(side)
     del tensor
     again = torch.full((2 * MIB,), 9.0, device="cuda")
-    if not side.query():  # nor was it done when `again` was made
+    if not side.query():  # The stream had not ended when `again` was made, either.
         assert again.data_ptr() != address
     side.synchronize()
     assert bool((kept == 1.0).all())
@@ -165,7 +165,7 @@ def test_no_room_is_made_while_a_graph_is_captured() -> None:
     before = innkeeper.stats()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        twice = own * 2  # 16 MiB, more than the budget has left
+        twice = own * 2  # 16 MiB, more than the free part of the budget.
     after = innkeeper.stats()
     assert after["evictions"] == before["evictions"], "a copy or an event inside would break the capture"
     graph.replay()
@@ -198,7 +198,7 @@ def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
 
 
 def test_a_prefetch_inside_a_capture_waits_for_its_end() -> None:
-    """Also where nothing else is on the link."""
+    """The same with an idle link."""
     pairs = many(3)
     for _, managed in pairs:
         innkeeper.evict(managed)
@@ -225,7 +225,7 @@ def test_segments_of_the_cards_allocator_grow() -> None:
 
 
 def test_what_the_cards_allocator_keeps_stays_near_the_budget() -> None:
-    for stream in [torch.cuda.Stream() for _ in range(4)]:  # each has segments of its own
+    for stream in [torch.cuda.Stream() for _ in range(4)]:  # Each stream has segments of its own.
         with torch.cuda.stream(stream):
             torch.ones(12 * MIB, device="cuda")
         stream.synchronize()

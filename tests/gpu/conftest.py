@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 # cuBLAS asks for this where bits are compared, and its usual workspace is larger than these budgets.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "128")  # KiB: no more than cuBLAS has
+os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "128")  # KiB, at most cuBLAS's.
 
 import gpu_device
 import pytest
@@ -44,9 +44,9 @@ def sound_engine() -> Iterator[None]:
         return
     import innkeeper
 
-    gc.collect()  # managed tensors of the last test, or the nodes could not change
+    gc.collect()  # Frees tensors of the last test, or the nodes could not change.
     if gpu_device.REAL:
-        torch.cuda.init()  # torch.cuda's statistics say 0 until Python has done this
+        torch.cuda.init()  # Before it torch.cuda's statistics are 0.
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     innkeeper.configure(nodes=gpu_device.nodes(BUDGET))

@@ -34,7 +34,7 @@ def nodes(budget: int, host: str = "4GiB") -> str:
 
 
 def why_not() -> str | None:
-    """Why the tests cannot run here; None where they can."""
+    """Reason why the tests cannot run here; None where they can."""
     if not REAL or HAS_CARD:
         return None
     if torch.version.cuda is None:
@@ -45,7 +45,7 @@ def why_not() -> str | None:
 def synchronize() -> None:
     if REAL:
         torch.cuda.synchronize()
-    if torch.accelerator.is_available():  # the managed device, once there is one
+    if torch.accelerator.is_available():  # Selects the managed device if it exists.
         torch.accelerator.synchronize()
 
 
@@ -103,7 +103,7 @@ def answer_of(script: str, timeout: float = 500, **environment: str) -> Any:
 
 
 def results_file() -> Path:
-    """OUT=FOLDER says where; build/gpu otherwise."""
+    """Directory from OUT=DIRECTORY; build/gpu by default."""
     return Path(os.environ.get("OUT") or ROOT / "build/gpu") / f"results-{KIND}.json"
 
 

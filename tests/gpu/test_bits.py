@@ -82,7 +82,7 @@ def test_weights_are_bitwise_equal_at_every_budget(name: str) -> None:
         node = run["stats"]["nodes"][card]
         assert node["peak"] <= node["budget"], percent
         assert node["recount"] == node["resident"], percent
-        assert run["allocated"] <= node["budget"], percent  # PyTorch's own count
+        assert run["allocated"] <= node["budget"], percent  # PyTorch's own count.
         if percent != "100":
             assert run["stats"]["evictions"] > 0, percent
             assert run["stats"]["fetches"] > 0, percent

@@ -84,7 +84,7 @@ def test_a_compiled_model_has_the_bits_of_plain_pytorch_at_every_budget(tmp_path
         assert run["losses"] == losses, percent
         assert run["hash"] == digest, percent
         operators = {name: node["ops"] for name, node in run["stats"]["nodes"].items()}
-        assert operators["host"] * 20 < operators[NODE], percent  # numbers are read where they are
+        assert operators["host"] * 20 < operators[NODE], percent  # The host reads a few numbers.
     record("compiled", evictions_at_60=runs["60"]["stats"]["evictions"], equal_to_plain=True)
     assert runs["whole"]["stats"]["evictions"] == 0
     assert runs["60"]["stats"]["evictions"] > 0

@@ -38,7 +38,7 @@ def test_two_experiments_share_a_card() -> None:
     torch.use_deterministic_algorithms(True)
     try:
         innkeeper.configure(nodes=nodes(4 << 30))
-        experiment(1)  # libraries take their memory at their first use
+        experiment(1)  # Libraries take their memory at their first use.
         gc.collect()
         innkeeper.manager().reset_stats()
         alone = [experiment(1), experiment(2)]

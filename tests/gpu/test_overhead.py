@@ -42,7 +42,7 @@ def test_a_training_step_with_room_for_all(size: str) -> None:
         seconds_of(step, STEPS)
     pairs = []
     for turn in range(ROUNDS):
-        if turn % 2 == 0:  # a slow moment of the machine meets both
+        if turn % 2 == 0:  # A slow moment of the machine affects both.
             pairs.append((seconds_of(plain, STEPS), seconds_of(managed, STEPS)))
         else:
             pairs.append((seconds_of(managed, STEPS), seconds_of(plain, STEPS))[::-1])

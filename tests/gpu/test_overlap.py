@@ -25,10 +25,10 @@ MOVED = (1024 if FAST else 16) * MIB
 # the GPU's memory slows down (a link has 2 to 5 % of its bandwidth), clocks that fall when both run, some 20
 # us for starting each.
 MOST = 1.25 if REAL else 1.05
-TRIES = 5 if REAL else 1  # the best counts: others may use the machine
+TRIES = 5 if REAL else 1  # The best try counts: others may use the machine.
 
 STEPS = 4
-WARM_UP = 8  # steps, after which a plan is followed
+WARM_UP = 8  # Steps after which the engine follows a plan.
 GPT = {"width": 1024, "layers": 8} if FAST else {"width": 256, "layers": 2}
 # A step at a share of its peak, compared with the longest of its kernels, its copies in and its copies out.
 # No schedule reaches that: blocks that do not fit at the end of a forward pass must be out by then, and come
@@ -44,8 +44,8 @@ class Overlap:
     def __init__(self) -> None:
         self.a, self.b, self.c = (torch.randn(SIDE, SIDE, device="managed") for _ in range(3))
         self.moved = torch.ones(MOVED // 4, device="managed")
-        self.kernels(3)  # libraries are loaded
-        self.evict()  # host memory is there, and locked
+        self.kernels(3)  # Loads libraries.
+        self.evict()  # Allocates and locks host memory.
         self.fetch()
         one = self.best(lambda: self.kernels(10)) / 10
         self.copy_out, self.copy_in = math.inf, math.inf
@@ -77,7 +77,7 @@ class Overlap:
         return found
 
     def all_fetched(self, before: int) -> bool:
-        """Whether each try since there were so many bytes fetched the matrix once."""
+        """Whether each try since `before` bytes fetched the matrix once."""
         return innkeeper.stats()["bytes_fetched"] - before == TRIES * MOVED
 
     def ratio(self, name: str, seconds: float, copy: float) -> float:
@@ -144,7 +144,7 @@ def step_of_a_gpt() -> Callable[[], None]:
 
 
 def seconds_of_steps(step: Callable[[], None]) -> float:
-    """Of one, once a plan is followed."""
+    """Seconds of one step, once the engine follows a plan."""
     for _ in range(WARM_UP):
         step()
     innkeeper.manager().reset_stats()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from processes import NODES
 
 os.environ["INNKEEPER_NODES"] = NODES  # Set before any import of innkeeper.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin slow down a shared machine
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # Spinning threads slow down a shared machine.
 
 import innkeeper
 
@@ -56,21 +56,22 @@ def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
         request.node.funcargs.clear()  # Values that other fixtures made.
         # The traceback of a failed test holds its tensors.
         sys.last_value = sys.last_traceback = sys.last_exc = None
-        gc.collect()  # tensors in a cycle
-        torch.managed.empty_cache()  # copies of CPU tensors that live on, as a module's constants
+        gc.collect()  # Frees tensors in a cycle.
+        # Frees copies of CPU tensors that live on, such as a module's constants.
+        torch.managed.empty_cache()
         assert bytes_kept() <= before, (
             "managed tensors outlive the test: what follows cannot configure its nodes"
         )
 
 
 def ours() -> dict[str, str]:
-    """The variables that we read or set."""
+    """The variables that Innkeeper and its tests read or set."""
     prefixes = ("ACCELERATE_", "INNKEEPER_")
     return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
 
 
 def bytes_kept() -> int:
-    """The bytes of all blocks' replicas."""
+    """Bytes of all blocks' replicas."""
     return sum(node["replicas"] for node in innkeeper.stats()["nodes"].values())
 
 
@@ -87,8 +88,8 @@ def refuse_mixed() -> Iterator[None]:
 
 @pytest.fixture
 def configure() -> Iterator[Callable[[str], None]]:
-    """Other nodes, for one test."""
-    gc.collect()  # tensors that an earlier test left in a cycle
+    """Configures other nodes for one test."""
+    gc.collect()  # Frees tensors that an earlier test left in a cycle.
     yield innkeeper.configure
     gc.collect()
     innkeeper.configure(NODES)

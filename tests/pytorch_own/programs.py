@@ -276,7 +276,7 @@ def together(rank: int, names: list[str], folder: str) -> None:
 
 
 def main() -> None:
-    """Runs the programs that are named; all, if none is."""
+    """Runs the named programs; all, without names."""
     import tempfile
 
     warnings.simplefilter("ignore")
@@ -289,7 +289,7 @@ def main() -> None:
     if parallel:
         with tempfile.TemporaryDirectory() as folder:
             torch.multiprocessing.spawn(together, (parallel, folder), nprocs=2)
-    if LOADED:  # nothing of all this is ours
+    if LOADED:  # PyTorch reports none of these as ours.
         assert not innkeeper._C.started(), "the managed device was started"
 
 

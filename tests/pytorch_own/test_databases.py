@@ -53,7 +53,7 @@ def moved(tree: Any) -> Any:
 
 
 def digest(tree: Any) -> str:
-    """Of the bits of all tensors, shapes and types included."""
+    """Digest of the bits of all tensors, shapes and types included."""
     sum_of_all = hashlib.blake2b(digest_size=8)
     for leaf in tree_leaves(tree):
         if not isinstance(leaf, Tensor):
@@ -62,11 +62,11 @@ def digest(tree: Any) -> str:
         x = leaf.detach().cpu()
         x = x.to_dense() if x.layout != torch.strided else x
         sum_of_all.update(f"{tuple(x.shape)} {x.dtype}".encode())
-        whole = torch.empty(x.numel(), dtype=x.dtype).copy_(x.reshape(-1))  # row by row, whatever x was
+        whole = torch.empty(x.numel(), dtype=x.dtype).copy_(x.reshape(-1))  # Row by row, for any layout of x.
         if x.is_complex():
             whole = torch.view_as_real(whole).reshape(-1)
         if x.is_complex() or x.is_floating_point():
-            whole.masked_fill_(whole.isnan(), torch.nan)  # one NaN is as good as another
+            whole.masked_fill_(whole.isnan(), torch.nan)  # All NaNs are equal here.
         sum_of_all.update(whole.view(torch.uint8).numpy().tobytes())
     return sum_of_all.hexdigest()
 

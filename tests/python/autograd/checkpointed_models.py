@@ -65,12 +65,12 @@ def gradients(subject: Subject, form: bool | None, device: str) -> Result:
 
 
 def differing(a: Result, b: Result) -> list[str]:
-    """The names whose bits differ."""
+    """Names whose bits differ."""
     return sorted(name for name in a.keys() | b.keys() if not torch.equal(a[name], b[name]))
 
 
 def rows(device: str) -> Iterator[dict[str, Any]]:
-    """One for each model."""
+    """Rows, one for each model."""
     manager = innkeeper.manager()
     whole = manager.budget(NODE)
     by_name = {candidate.name: candidate for candidate in candidates(drop_everywhere)}

@@ -205,7 +205,7 @@ def test_moving_and_back_again_changes_no_weight(squeeze: Squeeze):
         innkeeper.evict(model)
         node = here(f"sim:{round_ % 2}")
         for layer in model[:2]:
-            innkeeper.prefetch(layer, node)  # not waited for
+            innkeeper.prefetch(layer, node)  # The program does not wait for it.
     assert_same_weights(model, plain)
 
 
@@ -331,7 +331,7 @@ def test_saved_activations_do_not_copy_weights(squeeze: Squeeze):
     saved = 10 * 2 * x.numel() * 4 + layer.weight.numel() * 4
     assert (
         sum(node["replicas"] for node in held.values()) <= 2 * saved
-    )  # ten copies of the weight are 2.5 MiB
+    )  # Ten copies of the weight are 2.5 MiB.
     y.sum().backward()
     assert layer.weight.grad.isfinite().all()
 
@@ -388,7 +388,7 @@ def test_what_an_operator_keeps_stays_where_it_is(squeeze: Squeeze, kept: list[T
 
 
 def test_what_an_operator_keeps_outlives_its_tensor(squeeze: Squeeze, kept: list[Tensor]):
-    """An operator kept its operand, the program let go of it, and the memory went to another (I12)."""
+    """An operator kept its operand, the program released it, and another tensor got the memory (I12)."""
     squeeze(64 * KiB)
     torch.ops.innkeeper_keeps.keep(torch.arange(1000.0, device="managed"))
     flood(256 * KiB)

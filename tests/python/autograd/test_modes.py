@@ -103,7 +103,7 @@ def test_the_verbs_work(mode: Callable[[], AbstractContextManager[Any]], squeeze
     with mode():
         for node in ("sim:0", "sim:1"):
             for tensor in (x, y, z):
-                innkeeper.prefetch(tensor, node)  # evicts others
+                innkeeper.prefetch(tensor, node)  # Evicts other tensors.
         innkeeper.evict(x)
         assert innkeeper.where(x) == ["host"]
         innkeeper.pin(x, "sim:1")
@@ -162,7 +162,7 @@ def tight_sums(xs: list[torch.Tensor]) -> list[torch.Tensor]:
 
 @pytest.fixture
 def operands(squeeze: Squeeze) -> Iterator[list[torch.Tensor]]:
-    """So many that each of them is fetched, and its sum evicts others."""
+    """Tensors that do not fit together: each is fetched, and its sum evicts others."""
     xs = [torch.arange(4096.0).add(n).to("managed") for n in range(6)]
     squeeze(48 * KiB)
     innkeeper.manager().reset_stats()

@@ -28,8 +28,8 @@ LEFT = {
 def cases() -> Iterator[Any]:
     for op in op_db:
         name = op.formatted_name
-        # PyTorch asks for the device's name before it takes a transform of halves; nansum of complex numbers
-        # has no wider dtype that the host knows; of polygamma the host has a kernel that the tables lack.
+        # PyTorch uses the device's name before it takes a transform of halves; nansum of complex numbers has
+        # no wider dtype that the host knows; of polygamma the host has a kernel that the tables lack.
         if name in LEFT or name.startswith(("fft_", "nansum", "nanmean", "polygamma")):
             continue
         for dtype in sorted(set(op.dtypesIfCUDA) - set(op.dtypes), key=str):

@@ -1,4 +1,4 @@
-"""A forked child has no managed device: it is told so in one line, and nothing hangs."""
+"""A forked child has no managed device: it gets a one-line error, and nothing hangs."""
 
 from __future__ import annotations
 

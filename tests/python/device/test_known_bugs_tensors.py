@@ -33,7 +33,7 @@ def test_a_resized_slice_leaves_its_siblings(squeeze: Squeeze):
     squeeze(256 * KiB)
     base = counting(1 << 15).to("managed")
     slices = list(base.split(1 << 13))
-    innkeeper.evict(slices[1])  # means the whole block, as all four share it
+    innkeeper.evict(slices[1])  # Evicts the whole block, which all four share.
     flood(512 * KiB)
     assert all(innkeeper.where(part) == innkeeper.where(base) for part in slices)
     assert all(same(part, counting(1 << 13, (1 << 13) * n)) for n, part in enumerate(slices))
@@ -132,11 +132,11 @@ def test_memory_of_another_stream_is_not_reused_too_early(squeeze: Squeeze):
     results = []
     for n in range(12):
         x = counting(1 << 14, n).to("managed")
-        with torch.managed.stream(side):  # neither stream waits for the other, and nothing is recorded
+        with torch.managed.stream(side):  # Neither stream waits for the other, and no event is recorded.
             y = x * 3
             innkeeper.evict(x)
         del x
-        flood(128 * KiB, 2)  # takes the memory that x had
+        flood(128 * KiB, 2)  # Takes the memory that x had.
         results.append(y + 1)
     for n, result in enumerate(results):
         assert same(result, counting(1 << 14, n) * 3 + 1)
@@ -260,7 +260,7 @@ def test_host_memory_is_not_rounded_to_powers_of_two(squeeze: Squeeze):
     """vLLM #58185, #56410, Helios #141: pinned buffers take 33 to 90 % more than the bytes in them."""
     squeeze(256 * KiB)
     before = innkeeper.stats()["nodes"]["host"]
-    xs = [counting((1 << 13) + 16).to("managed") for _ in range(20)]  # 32 KiB and a bit: 64 KiB if rounded
+    xs = [counting((1 << 13) + 16).to("managed") for _ in range(20)]  # 32 KiB and a bit: 64 KiB if rounded.
     for x in xs:
         innkeeper.evict(x)
     torch.managed.synchronize()
@@ -302,7 +302,7 @@ def test_results_on_the_host_do_not_leak_out(squeeze: Squeeze):
 
 
 class Watch(TorchDispatchMode):
-    """Notes on which devices operators see tensors."""
+    """Records the devices on which operators see tensors."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ EPS = 1e-5
 def parts_normed(
     parts: list[Tensor], norm: nn.Module, gradients: list[Tensor]
 ) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
-    """As SyncBatchNorm does: outputs and gradients of each part, gradients of weight and bias."""
+    """Acts as SyncBatchNorm: outputs and gradients of each part, gradients of weight and bias."""
     counts = torch.tensor([x.numel() / x.size(1) for x in parts], device="managed")
     means, invstds = zip(*(torch.batch_norm_stats(x, EPS) for x in parts), strict=True)
     mean, invstd = torch.batch_norm_gather_stats_with_counts(

@@ -81,7 +81,7 @@ def test_trains_to_the_bits_of_the_parts_one_after_another(configure: Configure,
     make, batch = MODELS[which]
     torch.manual_seed(0)
     plain = make()
-    inputs, target = batch(11), torch.randn(11, 8)  # the last part is smaller
+    inputs, target = batch(11), torch.randn(11, 8)  # The last part is smaller.
     managed = copy.deepcopy(plain)
     expected = steps(InParts(plain, nodes), inputs, target)
 
@@ -144,7 +144,7 @@ def test_each_replica_computes_at_its_node():
 
     model = nn.DataParallel(Look().to("managed"))
     x = torch.arange(4.0).repeat_interleave(256).view(4, 256)
-    for _ in range(3):  # the weights' owner is sim:0
+    for _ in range(3):  # The weights' owner is sim:0.
         y = model(x)
         assert seen == {0: ["sim:0"], 2: ["sim:1"]}
         assert innkeeper.where(y) == ["sim:0"]
@@ -211,7 +211,7 @@ def test_batches_smaller_than_the_nodes(configure: Configure):
         x = torch.randn(rows, 4)
         assert same(model(x), torch.cat([linear(part) for part in x.chunk(4)]))
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        model()  # one replica, as without data parallelism
+        model()  # One replica, as without data parallelism.
     del model
 
 

@@ -1,4 +1,4 @@
-"""How each command that a document names is tried by test_commands.py: a line for each."""
+"""The way in which test_commands.py tries each command that a document names: a line for each."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PROGRAMS = (
     r"|\.venv/bin/\w|build/\S+/(?:tests_one|\w+_(?:test|bench))|innkeeper (?:-|[a-z]+(?: |$))|man |id=\$\("
 )
 COMMAND = re.compile(rf'^(?:[A-Z_]+=(?:\$\([^)]*\)|"[^"]*"|\S*) )*(?:{PROGRAMS})')
-MENTIONS = re.compile(r"^tools/[\w.]+$")  # a file, unless it can be run
+MENTIONS = re.compile(r"^tools/[\w.]+$")  # A file, unless it can be run.
 
 
 def is_command(text: str) -> bool:
@@ -56,7 +56,7 @@ def in_docstring(text: str) -> set[str]:
 
 
 def named() -> dict[str, str]:
-    """Command -> a file that names it."""
+    """Files by the commands that they name."""
     found: dict[str, str] = {}
 
     def note(path: Path, commands: set[str]) -> None:

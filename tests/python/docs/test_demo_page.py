@@ -1,4 +1,4 @@
-"""The demo, small, and its page in a real browser: all of it can be read, on a phone and in the dark, too."""
+"""The demo, small, and its page in a real browser: all of it is readable, on a phone and in the dark, too."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from selenium.webdriver import Chrome
 __all__ = ["browser"]
 
 WIDTHS = (360, 390, 768, 1280)
-PAPER = 718  # CSS pixels of an A4 page between its margins
+PAPER = 718  # CSS pixels of an A4 page between its margins.
 
 
-# Three steps, too few for the demo's own check of the loss. The second page is of runs that differ.
+# Three steps, too few for the demo's own check of the loss. The second page shows runs that differ.
 THREE_GPUS = """
 import sys
 sys.path.insert(0, "examples")
@@ -101,7 +101,7 @@ def test_nothing_is_cut_off(demo: Demo, wrong: Callable[..., list[str]], width: 
 
 
 def test_nothing_is_cut_off_on_paper(demo: Demo, wrong: Callable[..., list[str]]):
-    """By a browser in the dark, too: paper is white."""
+    """Printed by a browser in dark mode, too: paper is white."""
     assert wrong(demo.path, PAPER, paper=True, dark=True) == []
 
 

@@ -58,10 +58,10 @@ def test_moving_between_devices():
     x_back = x_gpu.to("cpu")
     assert x_gpu.device.type == "managed" and x_cpu.device.type == "cpu" and torch.equal(x_back, x_cpu)
     assert torch.equal(x_cpu.managed().cpu(), x_cpu)
-    with innkeeper.on("sim:1"):  # the second GPU
+    with innkeeper.on("sim:1"):  # The second GPU.
         assert innkeeper.where(x_cpu.managed()) == ["sim:1"]
     with pytest.raises((RuntimeError, ValueError)):
-        x_cpu.managed(1)  # there is one managed device
+        x_cpu.managed(1)  # There is one managed device.
 
 
 def test_to_is_a_no_op_on_the_target_device():
@@ -72,10 +72,11 @@ def test_to_is_a_no_op_on_the_target_device():
 
 
 def test_transfers_take_the_time_that_the_text_says(configure: Callable[[str], None]):
-    configure("sim:1x64MiB,host:1GiB")  # the default link is PCIe 4 x16
+    configure("sim:1x64MiB,host:1GiB")  # The default link is PCIe 4 x16.
 
     def simulated_seconds(*shape: int) -> float:
-        x = torch.ones(shape).pin_memory()  # the link's rate; pageable memory has the CPU's
+        # The link's rate; pageable memory has the CPU's.
+        x = torch.ones(shape).pin_memory()
         torch.managed.synchronize()
         start = innkeeper.stats()["simulated_seconds"]
         y = x.to("managed")
@@ -97,7 +98,7 @@ def test_frequent_small_transfers_cost_more_than_one_large_one():
         torch.managed.synchronize()
         start = innkeeper.stats()["simulated_seconds"]
         for tensor in tensors:
-            tensor.add_(1)  # waits for its operand
+            tensor.add_(1)  # Waits for its operand.
         torch.managed.synchronize()
         return innkeeper.stats()["simulated_seconds"] - start
 
@@ -123,7 +124,7 @@ def test_operands_must_be_on_one_device():
         for operands in ((x, y), (y, x)):
             with pytest.raises(RuntimeError, match=SAME_DEVICE):
                 operator(*operands)
-    assert (x + torch.tensor(1.0)).device.type == "managed"  # a number may be on the CPU, as for CUDA
+    assert (x + torch.tensor(1.0)).device.type == "managed"  # A number may be on the CPU, as for CUDA.
 
 
 @pytest.mark.usefixtures("refuse_mixed")

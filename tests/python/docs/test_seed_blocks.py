@@ -60,7 +60,7 @@ def carried(number: str) -> list[str]:
 
 
 def blocks(number: str) -> list[str]:
-    """The blocks of a document, from its own text where that is."""
+    """The blocks of a document, from its own text if that exists."""
     path = document(number)
     return extracted(path) if path else carried(number)
 
@@ -77,7 +77,7 @@ def stated_output(block: str) -> list[str]:
 
 
 def stated_error(block: str) -> str:
-    """The error that the comments at the end of a block say, or nothing."""
+    """The error that the comments at the end of a block state, or an empty text."""
     found = re.search(r"^# (RuntimeError: .*\n(?:# .*\n)*)", block, re.MULTILINE)
     return " ".join(found[1].replace("\n# ", " ").split()) if found else ""
 
@@ -314,14 +314,14 @@ def test_each_block_has_its_case():
 
 
 def test_the_blocks_here_are_the_documents():
-    """The copy in seed_blocks.md. It is compared with nothing on a machine without the documents."""
+    """Compares the copy in seed_blocks.md with the documents; passes on a machine without them."""
     for number in CASES:
         path = document(number)
         assert path is None or extracted(path) == carried(number), path
 
 
 def test_comments_are_read():
-    """The checks above would pass if nothing was read from the comments."""
+    """The checks above would pass if no comment was read."""
     of = {number: carried(number) for number in CASES}
     assert stated_output(of["002"][1]) == ["cpu", "cuda:0"] and stated_output(of["002"][7]) == ["True"]
     assert stated_error(of["002"][8]).endswith("but found at least two devices, cuda:0 and cpu!")

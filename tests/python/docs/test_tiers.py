@@ -253,7 +253,7 @@ def test_a_module_that_starts_a_process_when_it_is_imported_fails(run_tests: Run
 
 @pytest.mark.parametrize(("end", "status"), [("pass", 0), ("atexit.register(os.abort)", 3)])
 def test_a_worker_that_crashes_at_its_end_fails_the_run(run_tests: RunTests, end: str, status: int) -> None:
-    """As a module does whose destructors crash: all tests are counted as passed by then."""
+    """Like a module whose destructors crash: all tests count as passed by then."""
     done = run_tests(f"import atexit\ndef test_a(): {end}\n", "-p", "xdist", "-n", "1")
     assert done.returncode == status, done.stdout + done.stderr
     assert "1 passed" in done.stdout and ("ended with -6" in done.stderr) == (status != 0)

@@ -26,7 +26,7 @@ sys.stdin.readline()
 
 
 def nodes(folder: Path) -> dict[str, list[int]]:
-    """Node -> budget, resident, peak, evictions, operators; of the one process that shows itself."""
+    """Budget, resident, peak, evictions and operators by node, of the one process with a record."""
     files = [file for file in folder.iterdir() if file.name.startswith("r")]
     assert len(files) <= 1, files
     rows = {}

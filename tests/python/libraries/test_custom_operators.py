@@ -75,7 +75,7 @@ def general_and_cpu(library: torch.library.Library, name: str, key: str = EXPLIC
     library.impl(name, lambda x, *others: note("the CPU's", x).clone(), "CPU")
 
 
-FORMS = {  # namespace, name, the general kernel's key
+FORMS = {  # Namespace, name, key of the general kernel.
     "plain": ("taken_plain", "f", EXPLICIT),
     "an overload": ("taken_overload", "f.of_one", EXPLICIT),
     "a factory's name": ("taken_name", "gelu_like", EXPLICIT),
@@ -97,7 +97,7 @@ def test_however_it_is_written(form: str, early: bool):
     if not early:
         general_and_cpu(kernels, name, key)
     getattr(getattr(torch.ops, space), name.partition(".")[0])(torch.ones(3, device="managed"))
-    # Where PyTorch was built with CUDA, an operator that is composed and has no kernel for CUDA is its parts.
+    # """In a PyTorch built with CUDA, a composed operator without a kernel for CUDA runs as its parts."""
     is_its_parts = key == "" and torch.version.cuda is not None
     assert (["general, managed"] if is_its_parts else ["the CPU's, cpu"]) == RAN
 

@@ -147,7 +147,7 @@ def told(
 
 
 def test_a_program_made_for_cuda_is_told_that_there_is_no_gpu(run_python: RunProgram, tmp_path: Path):
-    """Once, by the first of its processes, and not where the nodes are named."""
+    """The first of its processes reports it once, and none does if the nodes are named."""
     (line,) = told(run_python, tmp_path, "-m", "innkeeper")
     assert re.fullmatch(
         r"innkeeper warn: no GPU: cuda is simulated on the CPU with [\d.]+ [MGT]iB of host memory "

@@ -1,4 +1,4 @@
-"""Other nodes while memory of the old ones is about, and settings that are refused."""
+"""Other nodes while memory of the old ones is alive, and settings that are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_memory_that_somebody_was_lent_is_not_freed_under_him(node: str, configu
             configure(nodes)
     assert innkeeper.manager().nodes.keys() == {"sim:0", "sim:1", "host"}
     assert kept.cpu().sum().item() == 7000
-    assert torch.ones(10, device="managed").sum().item() == 10  # the old machine works
+    assert torch.ones(10, device="managed").sum().item() == 10  # The old machine works.
     del kept
     configure("sim:4x1MiB,host:64MiB")
     stats = innkeeper.stats()["nodes"]

@@ -48,7 +48,7 @@ ROOMS = {"linear": "5MiB", "conv": "6MiB", "attention": "4MiB", "LSTM": "5MiB"}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROOMS)
 def test_kernels_are_priced_by_their_work(run_python: RunProgram, name: str) -> None:
-    """The prices have the simulator's formulas: they are its times, but for operators of several kernels."""
+    """Prices use the simulator's formulas: its times, except for operators of several kernels."""
     told, hidden = (
         json.loads(run_python("-c", TRAIN, name, ROOMS[name], INNKEEPER_SIM=f"times={times}").stdout)
         for times in ("told", "hidden")
@@ -104,7 +104,7 @@ def test_a_gpu_is_measured_once_and_no_bit_depends_on_it(run_python: RunProgram)
 
 @pytest.mark.slow
 def test_prices_have_the_measured_rates(run_python: RunProgram) -> None:
-    """With truth, memory is slower than its name promises; prices know it once it is measured."""
+    """With truth, memory is slower than its name promises; prices include it once it is measured."""
     sim = f"{SLOW},truth=random:1"
     said, on = measured(run_python, "5MiB", INNKEEPER_SIM=sim)
     _, off = measured(run_python, "5MiB", INNKEEPER_SIM=sim, INNKEEPER_PROBE="off")

@@ -122,10 +122,11 @@ print(json.dumps([tried, refused, others]))
 """
 
 NOT_AS_WITH_DATA = {
-    "_native_batch_norm_legit",  # evaluating gives statistics of a size that CPU kernels leave empty
+    # Evaluating gives statistics of a size that CPU kernels leave empty.
+    "_native_batch_norm_legit",
     "native_batch_norm",
-    "as_strided_partial_views",  # reaches behind the end of a copy's storage
-    "tensor_split",  # asks for indices on the CPU, as on CUDA
+    "as_strided_partial_views",  # Reaches beyond the end of a copy's storage.
+    "tensor_split",  # Needs indices on the CPU, as on CUDA.
 }
 
 

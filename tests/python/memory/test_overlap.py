@@ -17,7 +17,7 @@ def test_a_copy_runs_beside_kernels(target: str, configure: Callable[[str], None
     moved = torch.ones(4 << 20, device="managed")
 
     def took(*works: Callable[[], None]) -> float:
-        """Simulated seconds, of works on data that are not at the target yet."""
+        """Simulated seconds of works on data that are not at the target yet."""
         innkeeper.prefetch(moved, "sim:0")
         moved.add_(1)
         if target == "sim:0":
@@ -36,7 +36,7 @@ def test_a_copy_runs_beside_kernels(target: str, configure: Callable[[str], None
         for _ in range(20):
             weight @ weight
 
-    took(compute)  # memory for the results is there from now on
+    took(compute)  # Allocates memory for the results.
     alone = took(copy), took(compute)
     assert min(alone) > 1e-4
     assert took(copy, compute) < max(alone) * 1.05

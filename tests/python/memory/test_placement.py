@@ -79,7 +79,8 @@ def test_prefetch_brings_a_module_to_a_node():
     before = innkeeper.stats()
     with innkeeper.resident(module, "sim:1"):
         assert all("sim:1" in places for places in innkeeper.where(module).values())
-    assert innkeeper.stats()["bytes_fetched"] == before["bytes_fetched"]  # all was there
+    # All tensors were present.
+    assert innkeeper.stats()["bytes_fetched"] == before["bytes_fetched"]
 
 
 def test_a_prefetched_copy_is_named_before_its_first_use():
@@ -179,7 +180,8 @@ def test_experiments_have_streams_of_their_own():
         thread.start()
     for thread in threads:
         thread.join()
-    assert torch.equal(torch.rand(3, device="managed"), expected)  # the process's stream was not touched
+    # The process's stream is unchanged.
+    assert torch.equal(torch.rand(3, device="managed"), expected)
     assert all(torch.equal(alone[n], together[n]) for n in range(4))
 
 
@@ -298,6 +300,6 @@ def test_what_kernels_on_the_host_allocate_counts(configure: Callable[[str], Non
     q, r = torch.linalg.qr(x)
     host = innkeeper.stats()["nodes"]["host"]
     assert host["resident"] == host["recount"] >= sum(t.nbytes for t in (x, q, r))
-    assert host["peak"] > host["resident"]  # scratch memory, which is gone
+    assert host["peak"] > host["resident"]  # Scratch memory, which is free again.
     with pytest.raises(torch.OutOfMemoryError, match=r"32\.0 MiB asked, .* of its budget of 8\.0 MiB"):
         x.expand(32, 512, 512).contiguous()

@@ -88,7 +88,7 @@ asked, planned = managed(kind, planning=False), managed(kind, planning=True)
 print(json.dumps([plain, asked, planned, managed(kind, planning=True, recompute=True)]))
 """
 
-# Reads in turn: no kernel's own memory disturbs the figure.
+# Reads in a fixed order: no kernel's own memory affects the figure.
 SHORT = """
 import json
 import innkeeper, torch
@@ -217,7 +217,7 @@ def test_what_moves_has_the_names_of_modules_and_optimizers(run_python: RunProgr
     assert " ms; at this budget no plan takes less than " in both
 
 
-# Written, and read after that: so it must be written back, whatever touched it last.
+# The tensor is written, then read: so it must be written back, whichever use is the last.
 READ_LAST = """
 import innkeeper, torch
 

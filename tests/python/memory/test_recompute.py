@@ -50,7 +50,7 @@ print(again)
 
 
 def recomputed(run_python: RunProgram, script: str, stress: str = "recompute") -> int:
-    """How many results a script has recomputed; it prints the number."""
+    """Number of results that a script has recomputed; the script prints it."""
     done = run_python("-c", script, INNKEEPER_STRESS=stress)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)

@@ -288,7 +288,9 @@ print(wrong)
 
 
 def test_what_a_layout_is_made_of_is_on_the_tensors_device(scripts: Scripts):
-    """LibTorch's kernels for out-of-tree devices make their parts on the current device, whatever was said."""
+    """LibTorch's kernels for out-of-tree devices make their parts on the current device, for any given
+    device.
+    """
     code = """
 import torch, warnings
 warnings.simplefilter("ignore")
@@ -381,7 +383,7 @@ if __name__ == "__main__":
 
 
 def test_memory_counters_of_a_device(scripts: Scripts):
-    """On the node and for the device, since the engine may keep a device's tensors elsewhere."""
+    """Counters of the node and of the device, since the engine may keep a device's tensors elsewhere."""
     code = """
 import torch
 MIB = 1 << 20
@@ -461,7 +463,7 @@ def test_a_process_of_two_gpus_in_a_group(scripts: Scripts):
 
 
 def test_operators_draw_from_the_stream_of_their_tensors_device(scripts: Scripts):
-    """Dropout of a nested tensor drew from the first device's stream, whatever its own device was."""
+    """Dropout of a nested tensor drew from the first device's stream, for a tensor on any device."""
     code = """
 import torch, warnings
 warnings.simplefilter("ignore")

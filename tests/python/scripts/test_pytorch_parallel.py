@@ -85,7 +85,7 @@ raises(IndexError, "Dimension out of range", lambda: comm.scatter(whole, (0, 1),
 """
     said = lines(code)
     for first, viewed in ((0, False), (4, True)):  # The first sends from the CPU, the second from cuda:0.
-        counts = (3, 2, 3, 3)  # four columns in thirds are two parts
+        counts = (3, 2, 3, 3)  # Four columns in thirds are two parts.
         assert said[first : first + 4] == [f"{list(range(n))} True True {viewed}" for n in counts]
     assert said[8:] == ["2", "[True, True]"]
 

@@ -9,7 +9,7 @@ KIND = os.environ.get("INNKEEPER_TEST_ON", "sim")
 
 
 def here(text: str) -> str:
-    """A setting or name for simulated accelerators, for those that there are: sim:2x16MiB, sim:0."""
+    """A setting or name for simulated accelerators, translated to those in use: sim:2x16MiB, sim:0."""
     if KIND == "sim":
         return text
 

@@ -45,7 +45,7 @@ def flood(nbytes: int, pieces: int = 8) -> float:
 
 
 def same(managed: Tensor, plain: Tensor) -> bool:
-    """Bitwise equal, and of the same shape, strides and dtype."""
+    """Whether both are bitwise equal, and of the same shape, strides and dtype."""
     back = managed.detach().cpu()
     return (
         managed.shape == plain.shape

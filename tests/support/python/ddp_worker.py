@@ -138,7 +138,7 @@ def unused() -> Any:
 
 
 def sync_batch_norm() -> Any:
-    """How far a batch norm of all processes' parts is from one of the whole batch, after training."""
+    """Difference between a batch norm of all processes' parts and one of the whole batch, after training."""
     torch.manual_seed(0)
     batch, world = torch.randn(8, 4, 3, 3), dist.get_world_size()
     whole = nn.Sequential(nn.BatchNorm2d(4), nn.Conv2d(4, 2, 3))
@@ -195,15 +195,17 @@ def sparse() -> Any:
 
 
 def overlap() -> Any:
-    """The last process sums nothing before the first has all its gradients: a backward that waited for a
-    bucket's sum would never end."""
+    """The last process sums nothing before the first has all its gradients. A backward that waited for a
+    bucket's sum would never end.
+    """
     torch.manual_seed(0)
     model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)]).to(DEVICE)
-    wrapped = DistributedDataParallel(model, bucket_cap_mb=0.02)  # more buckets than one
+    # More buckets than one.
+    wrapped = DistributedDataParallel(model, bucket_cap_mb=0.02)
     store = dist.distributed_c10d._get_default_store()
     happened: list[str] = []
 
-    def sum_up(_, bucket):  # DDP refuses annotations that are strings
+    def sum_up(_, bucket):  # DDP refuses annotations that are strings.
         happened.append(f"bucket {bucket.index()}")
         return allreduce_hook(None, bucket)
 
@@ -225,7 +227,7 @@ def overlap() -> Any:
 
 
 def home() -> Any:
-    """Where tensors without operands are born, when a program says its rank as it does for CUDA's devices."""
+    """Nodes of new tensors without operands, when a program sets its rank as for CUDA's devices."""
     rank = int(os.environ["LOCAL_RANK"])
     torch.accelerator.set_device_index(rank)
     torch.managed.set_device(rank)  # type: ignore[attr-defined]

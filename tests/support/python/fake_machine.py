@@ -69,7 +69,7 @@ class FakeMachine:
         given = os.environ | {
             "INNKEEPER_NVML": str(self.libraries / "libnvidia-ml.so.1"),
             "INNKEEPER_FAKE_NVML": str(script),
-            "INNKEEPER_FAKE_CUDA": f"{C},{B},{A}",  # CUDA's order is not NVML's
+            "INNKEEPER_FAKE_CUDA": f"{C},{B},{A}",  # CUDA's order is not NVML's.
             "FAKE_CUDA": str(self.libraries / "libcuda.so.1"),
             "INNKEEPER_LEASE_DIR": str(self.folder / "leases"),
             "INNKEEPER_NODES": "host:64MiB",
@@ -86,7 +86,7 @@ class FakeMachine:
         return {"INNKEEPER_AMDSMI": str(library), "INNKEEPER_FAKE_AMDSMI": str(script)}
 
     def fail_free(self, program: str, **environment: str) -> CompletedProcess[str]:
-        """Runs a Python program to a good end."""
+        """Runs a Python program, which must succeed."""
         done = self.run_program(sys.executable, "-c", program, env=self.environment(**environment))
         assert done.returncode == 0, done.stderr
         return done
@@ -107,5 +107,5 @@ def libraries(compiler: str, run_program: RunProgram, tmp_path_factory: pytest.T
 
 @pytest.fixture
 def machine(libraries: Path, run_program: RunProgram, tmp_path: Path) -> FakeMachine:
-    """One of each test's own."""
+    """A machine of each test's own."""
     return FakeMachine(libraries, tmp_path, run_program)

@@ -125,7 +125,7 @@ class Machine:
         self.set(cards(2))
 
     def set(self, script: str) -> None:
-        """Makes these the machine's cards."""
+        """Makes these GPUs the machine's."""
         fresh = self.folder / "fresh"
         fresh.write_text(script)
         fresh.rename(self.script)
@@ -165,7 +165,7 @@ class Machine:
         return process
 
     def command_below(self, run: subprocess.Popen[str]) -> int:
-        """The process number of the command that a started `run` has, once it has begun."""
+        """Process number of the command that a started `run` has, once it has begun."""
         found: list[int] = []
 
         def begun() -> bool:
@@ -181,7 +181,7 @@ class Machine:
         return found[0]
 
     def files(self) -> list[str]:
-        """Lease files that are there, dead ones too."""
+        """Lease files, dead ones too."""
         if not self.leases.is_dir():
             return []
         return sorted(path.name for path in self.leases.iterdir() if path.name != "alloc.lock")

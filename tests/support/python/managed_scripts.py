@@ -27,7 +27,7 @@ class Scripts:
     run_program: RunProgram
 
     def write(self, code: str) -> str:
-        """Makes it the text of script.py, whose name it returns."""
+        """Writes script.py with this text, and returns its name."""
         (self.folder / "script.py").write_text(code)
         return "script.py"
 

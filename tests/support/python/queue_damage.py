@@ -18,7 +18,7 @@ SAID = re.compile(
 
 
 def checkpoint(jobs: Jobs) -> Path:
-    """Brings all into the database's file, which it gives."""
+    """Brings all rows into the database's file, and returns the file."""
     wait_until(lambda: jobs.runner() is None)
     file = jobs.folder / "queue.db"
     with jobs.database() as connection:
@@ -42,7 +42,7 @@ def listed(jobs: Jobs) -> tuple[dict[int, str], str]:
 
 
 def forget_damage(jobs: Jobs) -> None:
-    """So that no list says more of it."""
+    """Removes the damaged copies, so that no list mentions them."""
     for kind in ("damaged", "unreadable"):
         for file in jobs.folder.glob(f"queue.db.{kind}-*"):
             file.unlink()

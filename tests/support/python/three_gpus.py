@@ -31,5 +31,5 @@ Run = Callable[[str], list[str]]
 
 @pytest.fixture
 def lines(scripts: Scripts) -> Run:
-    """Runs code with three GPUs, and gives the lines that it printed."""
+    """Runs code with three GPUs, and returns the lines that it printed."""
     return lambda code: scripts.ok(BEGIN + code, INNKEEPER_NODES="sim:3x4MiB,host:256MiB").splitlines()

@@ -64,7 +64,7 @@ def runs_elsewhere(path: Path) -> bool:
     return any(path.is_relative_to(directory) for directory in ELSEWHERE)
 
 
-WORKER = "multiprocessing.Process.start"  # our own audit event: Python has none for a worker that is spawned
+WORKER = "multiprocessing.Process.start"  # Our own audit event: Python has none for a spawned worker.
 EVENTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
 EVENTS.add(WORKER)
 
@@ -82,7 +82,7 @@ class Running:
 
 
 class Watch:
-    """Hears of the processes that this interpreter starts."""
+    """Records the processes that this interpreter starts."""
 
     def __init__(self) -> None:
         self.test: Running | None = None
@@ -90,7 +90,7 @@ class Watch:
         self.listens = False
 
     def listen(self) -> None:
-        """Hears of processes from now on: an audit hook stays until the interpreter ends."""
+        """Starts to record processes: an audit hook stays until the interpreter ends."""
         if self.listens:
             return
         self.listens = True
@@ -145,7 +145,9 @@ def program_of(event: str, arguments: tuple[Any, ...]) -> str:
 
 
 def at_end_of_call(check: Callable[[], str]) -> None:
-    """For fixtures: the running test fails if the check complains when the test's call has ended."""
+    """Registers a check of a fixture: the running test fails if it complains when the test's call has
+    ended.
+    """
     assert WATCH.test is not None
     WATCH.test.checks.append(check)
 
@@ -204,7 +206,7 @@ class WorkerEnds:
     def pytest_testnodeready(self, node: Any) -> None:
         self.nodes.append(node)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)  # outermost: pytest-xdist's own ends the workers
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)  # Outermost: pytest-xdist's own hook ends the workers.
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         yield
         for node in self.nodes:

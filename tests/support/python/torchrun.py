@@ -32,7 +32,7 @@ def past_gloo(run: Callable[[], CompletedProcess[str]]) -> CompletedProcess[str]
 
 
 def launcher(processes: int = 2) -> list[str]:
-    """The words before a script that start so many processes of it on this machine."""
+    """Words before a script that start this number of processes of it on this machine."""
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
 
 

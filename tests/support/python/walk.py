@@ -34,7 +34,7 @@ KiB = 1 << 10
 SHRINK_SECONDS = 60
 LEAST_BUDGET = 512 * KiB  # Memory of the largest operator, without pins.
 
-Move = tuple[int, str, int, int, int]  # thread, step, numbers
+Move = tuple[int, str, int, int, int]  # Thread, step, numbers.
 
 
 @dataclass
@@ -131,7 +131,7 @@ def run(program: Program) -> str | None:
 
 
 def check_empty() -> None:
-    """All tensors are gone: no bytes, pins or escapes are left."""
+    """Checks that all tensors are gone: no bytes, pins or escapes are left."""
     innkeeper.manager().check_invariants()
     torch.managed.synchronize()
     stats = innkeeper.stats()
@@ -172,7 +172,7 @@ def main() -> int:
             program = draw(seed + programs, folder)
             settings = f"{program.nodes}, {program.sim}, {program.stress or 'no stress'}"
             print(f"seed {program.seed}: {len(program.moves)} steps, {program.threads} threads, {settings}")
-            sys.stdout.flush()  # also if it crashes
+            sys.stdout.flush()  # Printed even if it crashes.
             failure = run(program)
             if failure:
                 print(f"FAILED: {failure}\nshrinking", flush=True)

@@ -78,7 +78,7 @@ def on_both(function: Callable[..., Tensor], pairs: tuple[Pair, ...]) -> tuple[T
         raise
     except (RuntimeError, IndexError) as error:
         ours, refused = None, error
-    except ValueError as error:  # a pin forbids it, before anything was written
+    except ValueError as error:  # A pin forbids it, before anything was written.
         if "pinned" not in str(error):
             raise
         return None
@@ -249,7 +249,7 @@ def compute(w: Worker, a: int, b: int, c: int) -> None:
             lambda: flat.float().softmax(0),
             lambda: flat[flat > b % 20],
             lambda: x.clone(memory_format=torch.contiguous_format),
-            lambda: x.to(DTYPES[c % len(DTYPES)], copy=True),  # not a shared tensor itself
+            lambda: x.to(DTYPES[c % len(DTYPES)], copy=True),  # Never a shared tensor itself.
             lambda: x.flip(0) if x.dim() else x + 1,
             lambda: flat.topk(min(5, flat.numel())).values,
             lambda: torch.nn.functional.conv1d(
@@ -295,7 +295,7 @@ def foreach(w: Worker, a: int, b: int, c: int) -> None:
             torch._foreach_add_(list(xs), [n % 5 for n in range(len(xs))])
         return xs[0]
 
-    # One by one on the managed side's refusal a part may be written already, as on the plain one.
+    # One by one: when the managed side refuses, a part may be written already, as on the plain one.
     if all(pair.plain.dtype.is_floating_point and not pair.pins for pair in chosen) and is_dense(chosen):
         in_both(write, chosen)
 
@@ -343,7 +343,7 @@ def free_storage(w: Worker, a: int, b: int, c: int) -> None:
         nbytes = storage.nbytes()
         storage.resize_(0)
         storage.resize_(nbytes)
-        # The whole of it: a larger tensor may have been resized to this one, and may be again.
+        # Fills the whole storage: a larger tensor may have been resized to this one, and may be again.
         torch.empty(0, dtype=torch.uint8, device=x.device).set_(storage).fill_(b % 30)
         return x.fill_(b % 30)
 
@@ -378,7 +378,8 @@ def read_real(w: Worker, a: int, b: int, c: int) -> None:
     pair = w.any(c)
     mine = pair.plain.untyped_storage().data_ptr()
     if any(each.pins and each.plain.untyped_storage().data_ptr() == mine for each in w.pairs):
-        return  # held elsewhere it cannot be written here, also if it is a view of it that is pinned
+        # A tensor held at another node cannot be written here, even if the pin is on a view of it.
+        return
     write = a % 4 == 0 and all(pair is not p for p in w.shared) and pair.plain.numel() and is_dense((pair,))
     with innkeeper.resident(pair.ours, None if b % 2 else w.computing(b), write=bool(write)) as real:
         if write:
@@ -415,7 +416,7 @@ def evict(w: Worker, a: int, b: int, c: int) -> None:
     except ValueError as error:
         if "pinned" not in str(error):
             raise
-    except RuntimeError as error:  # another thread reads a shared one
+    except RuntimeError as error:  # Another thread reads a shared tensor.
         if "in use" not in str(error):
             raise
 
