@@ -288,9 +288,7 @@ print(wrong)
 
 
 def test_what_a_layout_is_made_of_is_on_the_tensors_device(scripts: Scripts):
-    """LibTorch's kernels for out-of-tree devices make their parts on the current device, for any given
-    device.
-    """
+    """LibTorch's kernels for out-of-tree devices make their parts on the current device, not the given one."""
     code = """
 import torch, warnings
 warnings.simplefilter("ignore")
