@@ -17,11 +17,11 @@ MACHINE = (
 )
 # The directory is another user's, so that the logout leaves it and its lock.
 FOLDER = f"{THIRD} innkeeper pick > /dev/null 2>&1"
-# And alice's command has a lease there.
+# Alice's command has a lease there.
 RUNNING = f"{FOLDER}; {OTHER} innkeeper run -- sleep 60 & sleep 0.5"
 # Prints 1: another user is granted nothing.
 REFUSED = f"{THIRD} innkeeper pick 2>&1 | grep -c 'asked for'"
-# As systemd-logind does it (clean_ipc_by_uid).
+# Removes files as systemd-logind does (clean_ipc_by_uid).
 LOG_OUT = "find /dev/shm -user 12345 -type f -delete"
 
 

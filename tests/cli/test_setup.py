@@ -1,6 +1,6 @@
 """`innkeeper setup`, in a mount namespace where /run, /dev/shm and /etc are the test's own.
 
-As root other users are tried too. As an ordinary user the namespace is one in which he is root.
+Run by root, the tests try other users too. Run by another user, they make that user root in the namespace.
 """
 
 from __future__ import annotations

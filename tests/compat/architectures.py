@@ -1,9 +1,9 @@
-"""Every model of a library that can be made small: has it, on managed, the bits of the CPU?
+"""Compares every small model of a library on managed with the CPU, bit for bit.
 
-Each is built from random weights by its own classes, in training mode and with whatever dropout it has, and
-makes two steps of AdamW: on the CPU, on the managed device with room for all, and with 60 % of the peak that
-this took, on one simulated GPU. Losses and all weights are compared bit by bit. A child process each, so that
-one that dies or hangs is one row. Which models, and how they are made small, says of_LIBRARY.py beside this.
+Each model has random weights, made by its own classes, in training mode and with its dropout. It makes two
+steps of AdamW: on the CPU, on the managed device with free space for all, and with 60 % of the peak of that
+run, on one simulated GPU. Losses and all weights are compared. Each model runs in a child process, so that a
+crash or hang is one row. of_LIBRARY.py in this directory chooses the models and makes them small.
 
     python tests/compat/architectures.py transformers --json build/compat/transformers.json
     python tests/compat/architectures.py timm --only 'vit.*'

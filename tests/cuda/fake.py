@@ -65,7 +65,7 @@ def late() -> Iterator[None]:
 
 @contextlib.contextmanager
 def others_hold(card: int, size: int) -> Iterator[None]:
-    """Other processes hold so much of a GPU's memory meanwhile."""
+    """Makes other processes hold this many bytes of a GPU's memory meanwhile."""
     ask("set_others", card, size)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Kernels of Triton's that a program launches by hand are lent managed tensors' memory.
+"""Triton's kernels that a program launches by hand get the memory of managed tensors.
 
 No GPU computes them here. They are compiled for one, and their launches are held to CUDA's rules; Triton
 asks the driver itself whether each address is a GPU's.

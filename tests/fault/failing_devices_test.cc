@@ -1,4 +1,4 @@
-// The n-th call to a device fails, for every n until a run is clean: whatever fails, every block keeps its
+// The n-th call to a device fails, for every n until a run is clean. After each failure every block keeps its
 // bytes, the accounting equals a recount (I7), and the program goes on when the device does.
 #include <gtest/gtest.h>
 

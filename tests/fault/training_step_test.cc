@@ -1,5 +1,5 @@
-// A small training step, as an engine sees one, with the n-th thing that can fail failing, for every n until
-// it runs clean; and with two failing at random. Each time: the step is done or says why not, every block has
+// A small training step, as an engine sees one. The n-th call that can fail fails, for every n until the step
+// runs clean; then two random calls fail. Each time the step completes or returns an error, every block has
 // the bytes of the last operator that succeeded, the accounting equals a recount (I7), and training goes on.
 //
 // INNKEEPER_SEED replays the pairs drawn at random.

@@ -88,7 +88,7 @@ class Script {
     line("error " + made.function + " " + std::to_string(code));
     return made;
   }
-  // Of a GPU. True: it says that the GPU is lost, at a question that is asked of each.
+  // An error of a GPU. True: the error reports the GPU as lost, at a call that is made for each GPU.
   bool card_error() {
     static const std::set<std::string> kAlways = {"nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates",
                                                   "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"};

@@ -1,5 +1,6 @@
 // The queue's database, damaged: values of rows replaced through SQL, bytes of the file changed, the file cut
-// off, and any bytes as its log. Whatever is there: an answer, or one clear line. No job begins twice.
+// off, and any bytes as its log. For any content a call returns a result or a one-line error. No job begins
+// twice.
 #include <sqlite3.h>
 #include <unistd.h>
 

@@ -29,7 +29,7 @@ HAS_CARD = torch.version.cuda is not None and torch.cuda.is_available()
 
 
 def nodes(budget: int, host: str = "4GiB") -> str:
-    """The setting for one GPU with so many bytes, and the host."""
+    """The setting for one GPU with this budget, and the host."""
     return f"cuda:0:{budget}B,host:{host}" if REAL else f"sim:1x{budget}B,host:{host}"
 
 

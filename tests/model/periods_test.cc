@@ -1,5 +1,5 @@
-// Programs that repeat themselves, as training does, on an engine that plans their movement: the bytes that
-// each operator sees are the model's, whatever is planned, and whatever comes between the periods.
+// Periodic programs, such as training, on an engine that plans their movement. Each operator sees the model's
+// bytes, for any plan and any disturbance between the periods.
 //
 // The seeds are new in each run and printed. INNKEEPER_SEED replays one; INNKEEPER_PROGRAMS sets how many
 // run.

@@ -57,8 +57,8 @@ std::string to_hex(const Program& program);
 std::vector<unsigned char> from_hex(const std::string& text);
 std::string to_string(const Program& program);  // Text with a line for each step.
 
-// The shortest program found that still fails: parts are left out, then ever smaller ones, while `fails` says
-// so and has been asked fewer than `tries` times. Requires: fails(program).
+// The shortest program found that still fails. Leaves out parts, then ever smaller ones, while `fails`
+// returns true, with fewer than `tries` calls. Requires: fails(program).
 Program shrink(Program program, const std::function<bool(const Program&)>& fails, int tries);
 
 }  // namespace innkeeper::test

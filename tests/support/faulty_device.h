@@ -1,6 +1,6 @@
-// A device that fails on demand, around a real one: for each call that may fail, the plan is asked.
-// Its events are stubborn: asking one whether it is done changes nothing. (The simulator's own do the work
-// when they are asked twice, so a program that polls hides a wait that it forgot.)
+// A device that fails on demand, around a real one: for each call that may fail, the plan decides.
+// A query of its events changes nothing. (The simulator's own events do the work at the second query, so a
+// program that polls hides a missing wait.)
 #pragma once
 
 #include <atomic>

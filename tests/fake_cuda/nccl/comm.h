@@ -1,7 +1,7 @@
 // A communicator: processes that read each other's files in one directory.
 //
-// Every rank takes part in every collective in the same order, and waits for all, so a rank that is at its
-// n-th has left the others' (n-2)-th behind: its own file of that one can go.
+// Every rank takes part in every collective in the same order, and waits for all. So when a rank is at its
+// n-th, all ranks have read its file of the (n-2)-th, and the rank removes that file.
 //
 // Thread safety: none is needed. A communicator's work is on streams of one GPU, in order.
 #pragma once

@@ -70,7 +70,7 @@ void wait_for(Stream& stream, const Event& event);
 // Default streams wait for all others of their GPU that did not ask to be left out, and these for them.
 void join_default(Stream& stream);
 
-// Whether it is through; one that is asked often enough runs (a GPU makes progress by itself).
+// Whether the work is done. Enough calls make it run (a GPU makes progress by itself).
 bool is_through(Stream& stream);
 bool is_through(Event& event);
 void run_stream(Stream& stream);

@@ -1,7 +1,7 @@
 """Whether models of transformers have the same gradients with activation checkpointing as without.
 
 Prints a row in JSON for each model: the forms of checkpointing whose loss or gradients differ in a bit from
-those of the CPU, by the memory that there was. Dropout is on wherever a configuration or a module has it.
+those of the CPU, by the available memory. Dropout is on in every configuration and module that has it.
 
     python tests/python/autograd/checkpointed_models.py managed
     python -m innkeeper tests/python/autograd/checkpointed_models.py cuda

@@ -1,6 +1,6 @@
 """Pickling, copying and saving managed tensors, modules and optimizers: as on the CPU, sharing included.
 
-Each is done under pressure: the other tensors of the test do not fit beside it.
+Each runs under pressure: the test's other tensors do not fit at the same time.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Squeeze = Callable[..., None]
 
 @pytest.fixture
 def squeeze() -> Iterator[Squeeze]:
-    """Gives a function that cuts the simulated nodes' budgets to so many bytes each, for this test.
+    """Gives a function that cuts each simulated node's budget to a number of bytes, for this test.
 
     The test fails if nothing was evicted: then it would have shown nothing.
     """
@@ -39,7 +39,7 @@ def squeeze() -> Iterator[Squeeze]:
 
 
 def flood(nbytes: int, pieces: int = 8) -> float:
-    """Allocates and writes so many bytes of other tensors, so that unused tensors have to leave."""
+    """Allocates and writes `nbytes` of other tensors, so that unused tensors have to leave."""
     others = [torch.full((nbytes // pieces // 4,), float(n), device="managed") for n in range(pieces)]
     return sum(x.sum().item() for x in others)
 

@@ -40,7 +40,7 @@ class PruneTest : public QueueDirectoryTest {
     end(id, code);
     return id;
   }
-  // By so long.
+  // Moves the job's end back by `age`.
   void make_older(JobId id, std::chrono::nanoseconds age) {
     sql("UPDATE jobs SET ended=ended-" + std::to_string(age.count()) + " WHERE id=" + std::to_string(id));
   }
