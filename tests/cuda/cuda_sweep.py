@@ -2,9 +2,10 @@
 
     python tests/cuda/cuda_sweep.py WORKLOAD CARDS [EVERY]
 
-Each n begins from the same saved state, and must end as tests/support/python/fault_sweep.py says: completed,
-right, or with an error of the GPU's (never want of memory) after which every element is one that the step
-gives it, the books are right, and the same step gives the right result. EVERY=7 takes every seventh n.
+Each n begins from the same saved state, and must end as tests/support/python/fault_sweep.py requires. The
+step completes with the right result, or raises an error of the GPU (never want of memory). After an error
+every element is one that the step gives it, the accounting is right, and the same step gives the right
+result. EVERY=7 takes every seventh n.
 
 With `lost` for WORKLOAD the n-th call finds its GPU gone for good: the step ends with an error of the GPU,
 and data on the host or on the other GPU is unchanged.

@@ -1,7 +1,7 @@
 """The backward pass of plain CUDA tensors in a process that has the managed device, and of both in one graph.
 
-Work on the fake GPU runs as late as it may, so a stream that does not wait for another reads bytes that are
-not yet written: gradients are compared with the CPU's.
+Work on the fake GPU runs as late as it may: a stream that does not wait for another reads bytes that are not
+yet written. The tests compare gradients with the CPU's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 // A library with the part of NVML's C interface that innkeeper calls; its script (script.h) decides the
-// answers. Like the real one it counts starts. A start is good in its own process only (a child of fork()
-// must start again), a handle is good until the GPUs change, and calls are thread safe.
+// answers. Like the real one it counts starts, and a start is good in its own process only (a child of fork()
+// must start again). A handle is good until the GPUs change. Calls are thread safe.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>

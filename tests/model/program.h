@@ -1,8 +1,7 @@
 // Programs for the model walk: lists of small steps, drawn from a seed or read from any bytes.
 //
-// Every list is a program: a step's numbers are taken modulo the number of candidates at its run
-// (model/walk.h), so a list that has lost some of its steps is still a program. Shrinking and fuzzing need
-// that.
+// Every list is a program, because a step takes its numbers modulo the number of candidates (model/walk.h). A
+// list that has lost some of its steps is still a program; shrinking and fuzzing need that.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The test kills the runner at random, and at each named step of its work and of the supervisors', while jobs
-// come, run and end, and while the wall clock changes by up to 400 days. Each job has run exactly once, or is
+// The test kills the runner at random, and at each named step of its work and of the supervisors'. Meanwhile
+// jobs come, run and end, and the wall clock changes by up to 400 days. Each job has run exactly once, or is
 // reported as interrupted; none is lost, none ran twice, none is forgotten.
 //
 // The judge is outside the queue: each job adds its own line to a file, by one write.

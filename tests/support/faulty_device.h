@@ -28,8 +28,8 @@ enum class Fault : uint16_t {
 // Selects the calls that fail. Thread safe; one plan may serve all devices of a machine.
 class FaultPlan {
  public:
-  // Fails the `nth` call (from 1) of those that `kinds` (bits of Fault) names, the `more` calls after it, and
-  // one more call `between` calls after the nth if that is not 0.
+  // Fails the `nth` call (from 1) of those that `kinds` (bits of Fault) names, and the `more` calls after it.
+  // If `between` is not 0, also fails the call that many calls after the nth.
   void arm(int64_t nth, unsigned kinds, int64_t more = 0, int64_t between = 0) {
     kinds_.store(kinds);
     last_.store(nth + more);

@@ -2,7 +2,7 @@
 //
 // A kernel is a function over the operands' bytes, run as the torch layer runs one: admission, acquire,
 // begin_kernel, compute, end_kernel, release. On an accelerator the simulator hides a kernel's writes until a
-// reader is entitled to see them, so a wait that the engine forgets shows as poison (sim/accelerator.h).
+// reader is entitled to see them. A wait that the engine forgets shows as poison (sim/accelerator.h).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 """Results do not depend on memory: weights after 20 steps are bitwise equal at every budget.
 
-Every model trains on simulated accelerators whose results stay poison until a thread waits for them, at 100,
-70 and 40 % of its peak, on one node and on two. The budget is checked by a recount of the allocator.
+Every model trains at 100, 70 and 40 % of its peak, on one node and on two. Results of the simulated
+accelerators stay poison until a thread waits for them. A recount of the allocator checks the budget.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     INNKEEPER_STEPS=100000 python tests/support/python/walk.py
 
-Each program draws its nodes (one or two simulated ones, a host that may be small, a disk below it), how late
-results become visible, whether all is evicted after each operator, and the steps of one to three threads,
-which share tensors that none of them writes. The first program's seed is INNKEEPER_SEED, by default new; the
-next ones count on from it. A program that fails is shrunk, and printed with its seed: with INNKEEPER_SEED it
-runs first.
+Each program draws its nodes (one or two simulated ones, a host that may be small, a disk below it) and the
+steps of one to three threads, which share tensors that none of them writes. It also draws the time at which
+results become visible, and whether all is evicted after each operator. The first program's seed is
+INNKEEPER_SEED, by default new; the next ones count on from it. A program that fails is shrunk, and printed
+with its seed: with INNKEEPER_SEED it runs first.
 """
 
 from __future__ import annotations
