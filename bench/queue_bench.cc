@@ -8,7 +8,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "support/queue_folder.h"
+#include "support/queue_directory.h"
 
 namespace innkeeper::queue {
 namespace {
@@ -22,7 +22,7 @@ JobSpec small() {
 
 // One transaction each, as a program that submits jobs does it. Nothing is started.
 void add(benchmark::State& state) {
-  const test::QueueFolder folder;
+  const test::QueueDirectory folder;
   Queue queue = folder.queue();
   if (!queue.pause_all().ok()) std::abort();
   const JobSpec spec = small();  // with this process's environment
@@ -33,7 +33,7 @@ void add(benchmark::State& state) {
 BENCHMARK(add)->Iterations(10'000)->Unit(benchmark::kMicrosecond)->UseRealTime();
 
 void list(benchmark::State& state) {
-  const test::QueueFolder folder;
+  const test::QueueDirectory folder;
   Queue queue = folder.queue();
   if (!queue.pause_all().ok()) std::abort();
   JobSpec spec = small();
@@ -46,7 +46,7 @@ BENCHMARK(list)->Arg(1000)->Arg(100'000)->Unit(benchmark::kMillisecond)->UseReal
 
 // From adding to the end of all: the runner claims, starts and notes each, waiting for the disk twice a job.
 void run(benchmark::State& state) {
-  const test::QueueFolder folder;
+  const test::QueueDirectory folder;
   Queue queue = folder.queue();
   JobSpec spec = small();
   for (int64_t i = 0; i < state.range(0); ++i) spec.indices.push_back(i);

@@ -7,5 +7,5 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "support" / "python"))
 pytest_plugins = ["tiers", "processes"]
 
-# As users run Python: what is printed waits in a block until it is full, or is flushed.
+# As users run Python: output waits in a buffer until the buffer is full, or is flushed.
 os.environ.pop("PYTHONUNBUFFERED", None)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests of `make cuda`, on the fake runtime that tools/cuda.sh has put in CUDA's place: cuda_tests.sh 1|2 PYTHON
-# PYTEST_ARGS="-k 'test_bits or test_room'": only these, less what cannot run here; quotes inside count as a shell's.
+# PYTEST_ARGS="-k 'test_bits or test_evictions'": only these, less what cannot run here; quotes inside count as a shell's.
 source "$(dirname "$0")/common.sh"
 tier=$1 python=$2
 failed=0

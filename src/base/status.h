@@ -20,7 +20,7 @@ enum class Code {
   device_lost,       // An accelerator is gone for good, with the blocks that only it held.
   unavailable,       // A device is gone or never existed.
   busy,              // In use by another program or thread; a later retry may succeed.
-  discarded,         // The bytes must be recomputed first (Engine::recompute).
+  discarded,         // The bytes must be recomputed first (Recomputer::recompute).
 };
 
 const char* to_string(Code code);

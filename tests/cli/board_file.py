@@ -1,4 +1,4 @@
-"""Files in the lease folder as running engines leave them for `innkeeper top`."""
+"""Files in the lease directory as running engines leave them for `innkeeper top`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fnv1a(text: bytes) -> int:
 
 
 class Board:
-    """Files as publishers leave them, locked until closed."""
+    """Files as publishers leave them; each is locked until it is closed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

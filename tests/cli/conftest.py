@@ -8,5 +8,5 @@ from innkeeper_program import command, jobs, machine, program, runners
 
 __all__ = ["command", "jobs", "machine", "program", "runners"]  # fixtures
 
-# A shell has what it runs in the background ignore it, and programs hand that on: tests send it.
+# A shell makes its background jobs ignore SIGINT, and programs pass that on: tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""calibrate: what it measures, keeps and refuses. Links are those of a fake CUDA driver."""
+"""calibrate: its measurements, its stored figures and its refusals. Links are those of a fake CUDA driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_calibrate_measures_and_keeps_its_figures(machine: Machine, tmp_path: Pa
     assert 1e5 < host["copy_one_thread"] < 1e13 and 1e5 < host["copy_all_threads"] < 1e13
     assert disk["folder"] == str(tmp_path.resolve()) and isinstance(disk["direct"], bool)
     assert 1e3 < disk["write"] < 1e12 and 1e3 < disk["read"] < 1e12 and 0 < disk["latency_seconds"] < 5
-    assert list(tmp_path.iterdir()) == []  # nothing is left on the disk
+    assert list(tmp_path.iterdir()) == []  # The program leaves nothing on the disk.
     kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
     assert json.loads(kept.read_text()) | {"gpus": []} == figures
     assert calibrated(machine, "--show") == figures
@@ -60,7 +60,7 @@ def test_figures_that_are_none(machine: Machine, text: str):
 
 
 def put_rates(machine: Machine, name: str, **changes: str) -> Path:
-    """What a program has measured of a GPU."""
+    """Writes the rates that a program has measured of a GPU."""
     rates = {
         "version": "1", "uuid": name, "name": "A GPU", "driver": "13000", "pytorch": "2.11.0",
         "link": "6.3e10", "time": "1700000000", "shared": "no", "slowed": "no", "precision": "bf16",
@@ -74,7 +74,7 @@ def put_rates(machine: Machine, name: str, **changes: str) -> Path:
 
 def test_what_programs_measured_is_shown_and_cleared(machine: Machine):
     first, second = put_rates(machine, "GPU-1"), put_rates(machine, "GPU-2", slowed="yes")
-    put_rates(machine, "GPU-3").write_text("{")  # damaged: as if it were not there
+    put_rates(machine, "GPU-3").write_text("{")  # A damaged file counts as absent.
     shown = machine.ok("calibrate", "--show")
     assert "GPU-1: 650 TFLOP/s bf16, 3000 GB/s memory, 55 GB/s in, - GB/s out" in shown
     assert "slowed then: to be measured again" in shown and "GPU-3" not in shown
@@ -95,7 +95,7 @@ def links(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
     """Figures of a machine that has the fake CUDA driver, with no lease left."""
     driver = {
         "LD_LIBRARY_PATH": str(FAKE.parent),
-        "INNKEEPER_FAKE_CUDA": f"{uuid(1)},{uuid(0)}",  # in an order of its own
+        "INNKEEPER_FAKE_CUDA": f"{uuid(1)},{uuid(0)}",  # An order that differs from the library's.
     }
     words = ("calibrate", "--json", "--size", "16MiB", "--disk", str(machine.folder), "--python", "true")
     figures = json.loads(machine.ok(*words, env=driver | env))
@@ -107,7 +107,7 @@ def rates(figures: dict) -> dict[tuple[str, str], float]:  # type: ignore[type-a
     return {(link["from"], link["to"]): link["rate"] for link in figures["links"]}
 
 
-# What the fake driver's copies take: these seconds, and this many bytes a second.
+# Duration of the fake driver's copies: these seconds, and this many bytes a second.
 LATENCY, IN, OUT, PEER, BY_HOST = 10e-6, 50e9, 40e9, 200e9, 20e9
 
 
@@ -142,7 +142,7 @@ def test_cards_that_do_not_reach_each_other(machine: Machine):
 
 
 def test_a_card_that_is_leased_whole_is_left_alone(machine: Machine):
-    machine.start("run", "--", "sleep", "60")  # card 0
+    machine.start("run", "--", "sleep", "60")  # GPU 0
     wait_until(lambda: len(machine.held()) == 1)
     figures = links(machine)
     assert set(rates(figures)) == {(HOST, uuid(1)), (uuid(1), HOST)}
@@ -184,7 +184,7 @@ def test_a_card_that_cuda_does_not_show(machine: Machine):
     ],
 )
 def test_a_driver_that_fails_costs_the_links_alone(machine: Machine, function: str):
-    # The fake says on standard error what was not given back; links() refuses that.
+    # The fake reports unreleased memory on standard error; links() refuses that.
     figures = links(machine, INNKEEPER_FAKE_CUDA_ERROR=f"{function} 2", INNKEEPER_FAKE_CUDA_PEERS="1")
     assert figures["links"] == [] and figures["host"]["copy_one_thread"] > 0
     (why,) = figures["links_left_out"]
@@ -207,7 +207,7 @@ def test_figures_that_were_kept_without_links_are_shown(machine: Machine):
 
 
 def python(machine: Machine, *lines: str) -> str:
-    """A program that stands for Python, and is asked to measure GPUs."""
+    """A program that stands in for Python when the program measures GPUs."""
     file = machine.folder / "python"
     file.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
     file.chmod(0o755)

@@ -1,4 +1,4 @@
-"""doctor: every trouble that can be scripted is found, named and comes with a cure."""
+"""doctor: it finds and names every fault that a script can cause, with a cure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIXED = cards(2, {1: "  name NVIDIA L4\n"})
 
 
 def findings(machine: Machine, code: int, **env: str) -> dict[str, dict]:  # type: ignore[type-arg]
-    """By name; `code` is the exit status that is expected."""
+    """Findings by name; `code` is the expected exit status."""
     done = machine.run("doctor", "--json", env=env)
     assert done.returncode == code, done.stdout + done.stderr
     document = json.loads(done.stdout)
@@ -90,7 +90,7 @@ def test_a_folder_that_cannot_be_used(machine: Machine):
     machine.leases.write_text("a file")
     found = findings(machine, 1)
     assert found["lease-folder"]["grade"] == "trouble"
-    assert "foreign" not in found  # nothing is known of leases, so nothing good is said of them
+    assert "foreign" not in found  # Without knowledge of leases doctor reports nothing good of them.
 
 
 def test_a_folder_where_all_may_remove_all(machine: Machine):
@@ -128,7 +128,7 @@ def test_an_mps_daemon_gives_other_numbers(machine: Machine):
 
 
 def test_a_container_that_does_not_share_the_folder(machine: Machine, tmp_path: Path):
-    """What is mounted is tried in test_namespaces.py."""
+    """test_namespaces.py tries mounted directories."""
     for folder in (machine.folder, tmp_path):
         if folder.stat().st_dev != Path("/").stat().st_dev:
             continue
@@ -138,7 +138,7 @@ def test_a_container_that_does_not_share_the_folder(machine: Machine, tmp_path: 
 
 
 def test_protected_regular_is_told_where_it_is_on(machine: Machine):
-    setting = Path("/proc/sys/fs/protected_regular")  # since Linux 4.19
+    setting = Path("/proc/sys/fs/protected_regular")  # Exists since Linux 4.19.
     value = int(setting.read_text()) if setting.exists() else 0
     found = findings(machine, 0)
     assert ("protected-regular" in found) == (value > 0)
@@ -151,7 +151,7 @@ def test_files_of_dead_leases_are_counted(machine: Machine):
     for i in range(101):
         (machine.leases / f"l{i:016x}").write_text("nobody holds this")
     assert findings(machine, 0)["stale-files"]["grade"] == "hint"
-    machine.ok("pick")  # which removes them
+    machine.ok("pick")  # Removes the stale files.
     assert findings(machine, 0)["stale-files"]["what"].startswith("0 ")
 
 

@@ -115,7 +115,7 @@ def test_version(machine: Machine):
 
 
 def completed(machine: Machine, tmp_path: Path, *words: str) -> set[str]:
-    """What bash offers for the last word."""
+    """Words that bash offers as the last word."""
     script = tmp_path / "completion.bash"
     script.write_text(machine.ok("completion", "bash"))
     line = f"""

@@ -1,4 +1,4 @@
-"""What other people wrote, or one's own slips, on the terminal: printed, never obeyed."""
+"""Text of other users, or mistyped text, on the terminal: printed, never obeyed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ time.sleep(60)
 
 
 def assert_plain(text: str) -> None:
-    """No character that a terminal obeys, or that turns the order of what it shows."""
+    """No character that a terminal obeys, or that reverses the order of displayed text."""
     bad = [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
     assert not bad, repr(text)
 
@@ -67,7 +67,7 @@ def test_ones_own_words(machine: Machine, words: list[str]):
 
 
 def test_letters_stay(machine: Machine):
-    """Of every script, where the terminal has them; in columns of their width."""
+    """Letters of every script stay, if the terminal has them, in columns of their width."""
     job = machine.start("run", "--mem", "1G", "--", "sh", "-c", "sleep 60; : größer 訓練 \u202e\033[2J")
     wait_until(lambda: len(machine.held()) == 1)
     machine.set(cards(1, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))

@@ -1,4 +1,4 @@
-"""run: the lease stays while anything lives that its command started; for its user nothing else changes."""
+"""run: the lease stays while a process of its command lives; for the user nothing else changes."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def test_the_lease_stays_while_a_worker_lives(
     job = start(how)
     gone = [getattr(job, name) for name in killed.split()]
     for pid in gone:
-        with contextlib.suppress(ProcessLookupError):  # who kills `run` has the keeper kill the launcher
+        with contextlib.suppress(ProcessLookupError):  # The keeper kills the launcher after `run` was killed.
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(map(alive, gone)))
-    if "run" in killed:  # as a kill of the command itself
+    if "run" in killed:  # Like a kill of the command itself.
         wait_until(lambda: not alive(job.launcher))
     assert all(map(alive, job.workers))
     time.sleep(0.3)
@@ -92,7 +92,7 @@ def test_the_lease_stays_while_a_worker_lives(
     assert machine.run("pick", "-n", "2").returncode != 0
     for pid in job.workers:
         os.kill(pid, signal.SIGKILL)
-    if killed == "keeper":  # the launcher goes on
+    if killed == "keeper":  # The launcher goes on.
         assert len(machine.held()) == 1
         os.kill(job.launcher, signal.SIGKILL)
     wait_until(lambda: machine.held() == [])
@@ -102,7 +102,7 @@ def test_the_lease_stays_while_a_worker_lives(
 
 @pytest.mark.parametrize("pause", [0.002, 0.02, 0.1])
 def test_between_two_kills_there_is_time(machine: Machine, start: Callable[[str], Job], pause: float):
-    """Of `kill -9 LAUNCHER KEEPER`: `run`, told of the launcher's end, waits for the second."""
+    """Case `kill -9 LAUNCHER KEEPER`: `run`, informed of the launcher's end, waits for the second."""
     job = start(HIDDEN)
     os.kill(job.launcher, signal.SIGKILL)
     wait_until(lambda: not alive(job.launcher))
@@ -157,7 +157,7 @@ print(*count.values())
 
 @pytest.mark.parametrize("session", [True, False])
 def test_each_signal_comes_once(machine: Machine, session: bool):
-    """Whether it was sent to run alone, or to the process group, of which the command is one."""
+    """Sent to run alone, or to the process group, of which the command is a member."""
     process = subprocess.Popen(
         [PROGRAM, "run", "--", sys.executable, "-c", COUNTER, "1.5"],
         env=machine.env,
@@ -197,7 +197,7 @@ def test_a_stop_and_what_ends_it_reach_the_command(machine: Machine):
         assert state(process.pid) == "T"
         process.send_signal(signal.SIGCONT)
         wait_until(lambda: state(command) != "T" and state(process.pid) != "T")
-    os.kill(command, signal.SIGSTOP)  # the other way round
+    os.kill(command, signal.SIGSTOP)  # The other direction.
     wait_until(lambda: state(process.pid) == "T")
     os.kill(command, signal.SIGCONT)
     wait_until(lambda: state(process.pid) != "T")
@@ -259,7 +259,7 @@ def children(pid: int) -> str:
 
 
 def test_a_stop_right_after_a_continue_holds(machine: Machine, terminal: Terminal):
-    """Each takes the other from a process that has not taken it yet; `run` and the keeper take them apart."""
+    """Each signal cancels a pending one of the other kind; `run` and the keeper tell them apart."""
     terminal.type("innkeeper run -- sleep 60\n")
     wait_until(lambda: len(machine.held()) == 1)
     run = machine.held()[0]["pid"]
@@ -297,7 +297,8 @@ def test_a_terminals_keys_and_job_control(machine: Machine, terminal: Terminal):
     assert "interrupted" not in text
     terminal.type("\x1a")
     terminal.expect(r"\$ $")
-    terminal.type("bg\n")  # it reads, so it stops again, which the shell tells before its next prompt
+    # The program reads, so it stops again; the shell reports that before its next prompt.
+    terminal.type("bg\n")
     terminal.expect(r"\$ $")
     time.sleep(0.5)
     terminal.type("\n")
@@ -313,7 +314,7 @@ def test_a_terminals_keys_and_job_control(machine: Machine, terminal: Terminal):
 
 
 def test_an_interrupt_ends_a_shells_loop(terminal: Terminal):
-    """A shell ends its script if the command ended by the signal, and it got the signal itself."""
+    """A shell ends its script if the command ended by the signal and the shell got the signal itself."""
     terminal.type("bash -c 'for i in 1 2 3; do echo turn $i; innkeeper run -- sleep 30; done'\n")
     terminal.expect("turn 1\n")
     time.sleep(0.5)
@@ -326,7 +327,7 @@ def test_an_interrupt_ends_a_shells_loop(terminal: Terminal):
 
 
 def test_what_is_open_is_the_commands_alone(machine: Machine):
-    """Neither a pipe's end nor a lock waits for what keeps the lease."""
+    """The process that keeps the lease holds open neither a pipe's end nor a lock."""
     lock = machine.folder / "lock"
     script = f"exec 9>{lock}; flock 9; {PROGRAM} run -- sh -c 'sleep 60 >/dev/null 2>&1 9>&- & echo $!'"
     worker = int(machine.command("bash", "-c", script, timeout=20).stdout)
@@ -389,7 +390,7 @@ def test_a_release_by_another_is_said_once(machine: Machine, kills_the_keeper: b
     assert job.stderr is not None
     said = job.stderr.readline()
     assert f"the lease {lease['id']} was released: others may be given its GPUs" in said
-    time.sleep(2.5)  # it looks every second
+    time.sleep(2.5)  # The process looks every second.
     assert alive(command)
     os.kill(command, signal.SIGTERM)
     assert job.stderr.read() == ""

@@ -28,14 +28,14 @@ def test_hold_ends_with_a_signal(machine: Machine, number: signal.Signals):
     assert lease["claims"] == [{"uuid": uuid(0), "gpu": "0", "bytes": 10 << 30}]
     process.send_signal(number)
     assert process.wait(60) == -number
-    assert machine.files() == []  # removed by its holder, not by the next caller
+    assert machine.files() == []  # Removed by its holder, not by the next caller.
 
 
 def test_a_signal_that_comes_before_the_id_is_read_leaves_no_file(machine: Machine):
     reading, writing = os.pipe()
     try:
         room = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
-        os.write(writing, b"." * room)  # the program waits at the line that names the lease
+        os.write(writing, b"." * room)  # The program blocks at the line that names the lease.
         process = machine.start("lease", "hold", "--mem", "10G", stdout=writing)
         wait_until(lambda: catches(process.pid, signal.SIGINT))
         (held,) = machine.files()
@@ -50,7 +50,7 @@ def test_a_signal_that_comes_before_the_id_is_read_leaves_no_file(machine: Machi
 
 
 def catches(pid: int, number: signal.Signals) -> bool:
-    """Has this process a handler for the signal? From the set that Linux shows in /proc."""
+    """Whether this process has a handler for the signal, according to /proc."""
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
@@ -67,7 +67,7 @@ def test_hold_in_the_background(machine: Machine):
     (lease,) = machine.held()
     assert lease["id"] == identity and lease["exclusive"] and gpus == uuid(0)
     assert 50 < lease["expires_in_seconds"] <= 60
-    os.kill(lease["pid"], 0)  # the process that holds it is the one that is shown
+    os.kill(lease["pid"], 0)  # The shown process holds the lease.
     assert machine.ok("lease", "release", identity) == ""
     assert machine.held() == []
     wait_until(lambda: not Path(f"/proc/{lease['pid']}").exists())
@@ -113,7 +113,7 @@ def test_who_waits_is_listed_apart(machine: Machine):
 
 
 def test_a_time_namespace_ends_no_lease(machine: Machine):
-    """There the machine's clock shows another time, days ahead."""
+    """In the namespace the machine's clock is days ahead."""
     namespace = [
         "unshare",
         *([] if os.geteuid() == 0 else ["--map-root-user"]),

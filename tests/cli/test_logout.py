@@ -1,4 +1,4 @@
-"""A logout removes what its user has in /dev/shm: leases there are made again, or it is said."""
+"""A logout removes its user's files in /dev/shm: leases there are made again, or the loss is reported."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NOTE = "leases in /dev/shm/innkeeper are removed when "
 MACHINE = (
     "echo alice:x:12345:12345::/: >> /etc/passwd; chmod 0755 /run/lock; mkdir -p /run/systemd/sessions\n"
 )
-# The folder is another user's, so that the logout leaves it and its lock.
+# The directory is another user's, so that the logout leaves it and its lock.
 FOLDER = f"{THIRD} innkeeper pick > /dev/null 2>&1"
-# And alice's command has a lease there.
+# Alice's command has a lease there.
 RUNNING = f"{FOLDER}; {OTHER} innkeeper run -- sleep 60 & sleep 0.5"
 # Prints 1: another user is granted nothing.
 REFUSED = f"{THIRD} innkeeper pick 2>&1 | grep -c 'asked for'"
-# As systemd-logind does it (clean_ipc_by_uid).
+# Removes files as systemd-logind does (clean_ipc_by_uid).
 LOG_OUT = "find /dev/shm -user 12345 -type f -delete"
 
 
@@ -41,7 +41,7 @@ def test_a_running_command_has_its_lease_again(sandbox: Sandbox) -> None:
     assert said.endswith(f"none\nsame\n1\n{uuid(0)}\nalloc.lock\n"), said
 
 
-@pytest.mark.slow  # it looks again after ten seconds
+@pytest.mark.slow  # The keeper looks again after ten seconds.
 @needs_root
 def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
     said = sandbox(
@@ -63,7 +63,7 @@ def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
 
 @needs_root
 def test_the_folders_owner_releases_none_of_others(sandbox: Sandbox) -> None:
-    """He could remove it, and its holder would take that for a logout."""
+    """The other user could remove it, and its holder would take that for a logout."""
     said = sandbox(
         f"""{MACHINE}
         {RUNNING}
@@ -174,7 +174,7 @@ def test_who_waits_keeps_the_turn(sandbox: Sandbox) -> None:
 @pytest.mark.slow
 @needs_root
 def test_what_is_ended_stays_ended(sandbox: Sandbox) -> None:
-    """A release by its user, by root, and from inside, are no logouts."""
+    """A release by its user, by root, and from inside, is no logout."""
     said = sandbox(
         f"""{MACHINE}
         {FOLDER}

@@ -1,4 +1,4 @@
-"""What engines show of themselves, as status and top tell it. Their files are written here by hand."""
+"""Engines' records as status and top show them. The test writes the records by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOST = "node=host 536870912000 107374182400 107374182400 0 12\n"
 
 @pytest.fixture
 def board(machine: Machine) -> Iterator[Board]:
-    machine.ok("status")  # makes the folder
+    machine.ok("status")  # makes the directory
     made = Board(machine.leases)
     yield made
     made.close()

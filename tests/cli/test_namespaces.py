@@ -1,4 +1,4 @@
-"""Leases in containers and in the kernel's namespaces: none is granted twice, or that is said."""
+"""Leases in containers and in the kernel's namespaces: none is granted twice, or the program reports it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMESPACE = f"{OTHER} unshare --map-root-user"
 
 @needs_root
 def test_a_user_namespace_has_the_machines_folder(sandbox: Sandbox) -> None:
-    """There the folder that the user made looks like root's, and root's like nobody's."""
+    """There the user's directory looks like root's, and root's looks like that of an unknown user."""
     said = sandbox(
         f"""
         innkeeper setup > /dev/null
@@ -54,7 +54,7 @@ def test_in_a_user_namespace_two_folders_are_not_told_apart(sandbox: Sandbox) ->
 
 @needs_root
 def test_there_others_leases_count_in_full(sandbox: Sandbox) -> None:
-    """Who has no number there appears as one user with all such: a part might be of somebody else's lease."""
+    """All users without a number there appear as one user: a part might belong to another user's lease."""
     third = OTHER.replace("12345", "34567")
     said = sandbox(
         f"""

@@ -1,4 +1,4 @@
-"""pick: which GPUs, in every way of asking, and how each refusal ends."""
+"""pick: the chosen GPUs for every form of request, and the result of each refusal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUSY_FIRST = {0: "  memory 139G 512M 100G\n  utilization 90 0\n  power 600 700\n
 
 def test_prints_a_uuid_for_cuda_visible_devices(machine: Machine):
     assert machine.ok("pick") == uuid(0) + "\n"
-    assert machine.files() == []  # nothing is promised
+    assert machine.files() == []  # Nothing is promised.
 
 
 @pytest.mark.parametrize("words", [("-n", "2"), ("-n2",), ("--gpus", "2"), ("--gpus=2",)])
@@ -47,7 +47,7 @@ def test_exclusive_with_memory_is_a_card_for_one(machine: Machine):
     assert machine.run("pick", "--mem", "1G").returncode == 75
 
 
-@pytest.mark.slow  # a promise of five seconds has to end
+@pytest.mark.slow  # A promise of five seconds must end.
 def test_hold_promises_it_for_a_while(machine: Machine):
     first = machine.ok("pick", "--hold", "5s")
     second = machine.ok("pick", "--hold", "5s")
@@ -75,7 +75,7 @@ def test_wait_has_a_limit(machine: Machine):
     done = machine.run("pick", "--wait=1s")
     assert done.returncode == 75 and 1 <= time.monotonic() - begin < 60
     assert "waited" in done.stderr and "139.0 GiB" not in done.stdout
-    assert len(machine.files()) == 1  # the place in the line is gone
+    assert len(machine.files()) == 1  # The place in the line is gone.
 
 
 def test_stays_inside_what_was_given(machine: Machine):
@@ -93,7 +93,7 @@ def test_mig_instances_are_picked_by_their_own_names(machine: Machine):
 
 
 def test_a_gpu_that_shares_the_machines_memory_is_granted_whole(machine: Machine):
-    """What the machine uses of it (GB10, Jetson) is nobody's who uses the GPU."""
+    """The machine's own use of it (GB10, Jetson) counts as no process's use of the GPU."""
     machine.set(f"card {uuid(0)}\n  name NVIDIA GB10\n  bus 00000000:11:00.0\n")
     assert machine.ok("pick") == uuid(0) + "\n"
     assert machine.ok("pick", "--mem", "1G", "--exclusive") == uuid(0) + "\n"
@@ -172,8 +172,8 @@ def test_never_and_not_now_are_told_apart_with_numbers(machine: Machine):
     ("script", "code", "said"),
     [
         ("driver 550.54.15\n", 69, "no GPU"),
-        ("error nvmlInit_v2 18\n", 71, "version"),  # library and kernel do not fit each other
-        ("error nvmlInit_v2 9\n", 71, ""),  # the kernel's driver is not loaded
+        ("error nvmlInit_v2 18\n", 71, "version"),  # Library and kernel have different versions.
+        ("error nvmlInit_v2 9\n", 71, ""),  # The kernel's driver is not loaded.
         (cards(1, {0: "  lost\n"}), 69, "cannot be used"),
     ],
 )
@@ -181,7 +181,7 @@ def test_no_gpu_and_no_driver_end_differently(machine: Machine, script: str, cod
     machine.set(script)
     for words in (("pick",), ("run", "--", "true"), ("lease", "hold"), ("status",)):
         if "lost" in script and words == ("status",):
-            continue  # which shows the lost card
+            continue  # `status` shows the lost GPU instead of an error.
         done = machine.run(*words)
         assert done.returncode == code, (words, done.stderr)
         assert said in done.stderr and len(done.stderr.splitlines()) == 1

@@ -1,6 +1,7 @@
-"""`innkeeper queue` after a restart of the machine, or after everything was killed.
+"""`innkeeper queue` after a restart of the machine, or after all processes were killed.
 
-What is said of jobs is so, and those that wait go on: by the recipes in docs/program.md before anybody looks.
+The reported states of jobs are true, and waiting jobs go on: before any caller looks, by the recipes in
+docs/program.md.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def family(pid: int) -> list[int]:
 
 
 def kill_everything(jobs: Jobs, job: str) -> None:
-    """As the machine's end does: the runner, its watcher, the keeper, the supervisor and the job."""
+    """Ends all as the machine's end does: the runner, its watcher, the keeper, the supervisor and the job."""
     life = jobs.folder / "life" / f"{job}.1"
     wait_until(lambda: life.exists() and life.read_text().startswith("began "))
     supervisor = int(life.read_text().split()[1])
@@ -45,11 +46,13 @@ def kill_everything(jobs: Jobs, job: str) -> None:
     runner = jobs.runner()
     assert runner is not None
     everybody: list[int] = []
-    while everybody != (now := [parent(runner), runner, *family(keeper)]):  # who is stopped makes no more
+    # A stopped process starts no more.
+    while everybody != (now := [parent(runner), runner, *family(keeper)]):
         everybody = now
         for pid in everybody:
             os.kill(pid, signal.SIGSTOP)
-    # Children first: the kernel wakes and ends what is stopped in a group that lost its parents' session.
+    # Children come first: the kernel wakes and ends stopped processes of a group that lost its parents'
+    # session.
     for pid in [*everybody[:2], *reversed(everybody[2:])]:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: jobs.runner() is None)

@@ -1,4 +1,4 @@
-"""`innkeeper queue` on a database that was cut off, emptied or removed: what has left output is known."""
+"""`innkeeper queue` on a database that was cut off, emptied or removed: jobs with output are still known."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_cut_off_anywhere(filled: Jobs) -> None:
     before = listed(filled)[0]
     for size in [pages * PAGE - 1, *(page * PAGE + page % 3 for page in range(1, pages, 3))]:
         put_back(filled, kept[:size])
-        for output in filled.folder.glob("output/34?.*.log"):  # that the queue was paused may have been lost
+        # The record that the queue was paused may have been lost.
+        for output in filled.folder.glob("output/34?.*.log"):
             output.unlink()
         added = filled.machine.run("queue", "add", "-n0", "--", "true")
         assert added.returncode == 0, (size, added.stderr)
@@ -78,7 +79,7 @@ def test_nothing_can_be_read(filled: Jobs, lose) -> None:
 
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
 def test_a_job_that_runs_goes_on(jobs: Jobs, lose) -> None:
-    """Also where a runner, and somebody who waits, have the database open."""
+    """Also where a runner and a waiting caller have the database open."""
     job = jobs.add("-n0", "--", "sh", "-c", f"echo begun; {jobs.until_go}; exit 3")
     wait_until(lambda: jobs.machine.run("queue", "log", job).stdout == "begun\n")
     waits = jobs.machine.start("queue", "wait", job)
@@ -159,7 +160,7 @@ def test_other_programs_files_are_left_alone(new_folder: Jobs) -> None:
 
 @pytest.mark.parametrize("kind", ["copied", "moved", "linked"])
 def test_so_they_are_beside_a_log_of_ours(jobs: Jobs, kind: str) -> None:
-    """Which SQLite would write into them."""
+    """SQLite would write such logs into the restored pages."""
     jobs("pause")
     jobs.add("-n0", "--array=1-300", "--", "true")
     wait_until(lambda: jobs.runner() is None)

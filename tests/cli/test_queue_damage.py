@@ -1,4 +1,4 @@
-"""`innkeeper queue` on a database that lost a page: what can be read stays, and what is lost is said."""
+"""`innkeeper queue` on a database that lost a page: readable rows stay, and the loss is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def damage(file: Path, page: int, what: bytes) -> None:
 
 
 def pages_of(jobs: Jobs, table: str) -> list[int]:
-    """The leaves of a table."""
+    """Numbers of the leaf pages of a table."""
     with jobs.database() as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name=?", (table,)).fetchone()
     data = (jobs.folder / "queue.db").read_bytes()
@@ -55,11 +55,11 @@ def test_a_lost_page_of_jobs(filled: Jobs) -> None:
     assert found, said
     assert int(found[1]) == len(before) - len(after) > 10
     assert Path(found[2]).exists()
-    for number in range(1, 41):  # what has said something is known
+    for number in range(1, 41):  # A job with output is known.
         assert filled("log", str(number)) == f"said {number}\n"
         assert after[number] in ("done", "interrupted")
     assert all(after[job] == before[job] for job in after if job > 40 and after[job] != "failed")
-    # It goes on: numbers are not used again, and what waits runs.
+    # The queue goes on: numbers are not used again, and waiting jobs run.
     added = filled.add("-n0", "--", "echo", "new")
     assert int(added) == 341
     filled("resume")
@@ -71,7 +71,7 @@ def test_a_lost_page_of_jobs(filled: Jobs) -> None:
 
 
 def test_any_page_but_the_first(filled: Jobs) -> None:
-    """Whichever is lost: lists answer, jobs are added, and what was said can be read."""
+    """For any lost page lists answer, jobs are added, and output can be read."""
     file = checkpoint(filled)
     kept = file.read_bytes()
     before = listed(filled)[0]
@@ -107,7 +107,7 @@ def test_any_page_but_the_first(filled: Jobs) -> None:
     ids=" ".join,
 )
 def test_each_command_mends_it(filled: Jobs, words: list[str]) -> None:
-    """Or does not read what is lost; none fails by it, but for jobs that are lost."""
+    """Or does not read the lost rows; no command fails by the loss, except for jobs that are lost."""
     file = checkpoint(filled)
     kept = file.read_bytes()
     for table in ("jobs", "settings", "attempts"):

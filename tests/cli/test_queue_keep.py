@@ -1,4 +1,4 @@
-"""`innkeeper queue`: a job's GPUs and its state stay while a process of it lives, whatever was killed."""
+"""`innkeeper queue`: a job's GPUs and its state stay while a process of it lives, after any kill."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_without_its_keeper_a_job_goes_on(jobs: Jobs, running: Running):
     os.kill(running.keeper, signal.SIGKILL)
     runner = jobs.runner()
     assert runner is not None
-    os.kill(parent(runner), signal.SIGKILL)  # its watcher
+    os.kill(parent(runner), signal.SIGKILL)  # The runner's watcher.
     os.kill(runner, signal.SIGKILL)
-    wait_until(lambda: jobs.runner() not in (None, runner))  # the supervisor starts another
+    wait_until(lambda: jobs.runner() not in (None, runner))  # The supervisor starts another.
     assert jobs.show(running.id)["state"] == "running" and len(jobs.machine.held()) == 1
     jobs("cancel", running.id)
     wait_until(lambda: jobs.show(running.id)["state"] == "cancelled")
@@ -78,7 +78,7 @@ def test_the_keeper_starts_a_runner(jobs: Jobs, running: Running):
 
 
 def test_a_queue_that_is_first_used_in_a_command_is_no_part_of_it(jobs: Jobs):
-    """The job waits for the GPU that the command has, so neither may wait for the other."""
+    """The job waits for the command's GPU, so neither may wait for the other."""
     machine = jobs.machine
     done = machine.run("run", "-n", "1", "--", PROGRAM, "queue", "add", "--", "echo", "hello")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`innkeeper queue`: who gets cards when many wait, lost cards, and what is said of several jobs at once."""
+"""`innkeeper queue`: order of GPU grants to waiting jobs, lost GPUs, reports on several jobs at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_order_is_kept_among_different_requests(jobs: Jobs) -> None:
     urgent = jobs.shell(jobs.until_go, "--mem=100G", "--exclusive", "--gpus=2", "--priority=1")
     jobs("resume")
     leases = ("lease", "list", "--json")
-    wait_until(lambda: json.loads(jobs.machine.ok(*leases))["waiting"])  # the first stands in line
+    wait_until(lambda: json.loads(jobs.machine.ok(*leases))["waiting"])  # The first job stands in line.
     jobs.go.touch()
     assert jobs.wait(first, second, urgent) == 0
     began = [jobs.show(job)["started"] for job in (urgent, first, second)]

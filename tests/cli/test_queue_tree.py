@@ -1,6 +1,6 @@
-"""`innkeeper queue`: a job is all of its processes. Its cards are nobody else's while one of them lives.
+"""`innkeeper queue`: a job is all of its processes. It keeps its GPUs while one of them lives.
 
-Whatever session it is in, and whoever started it; and the queue says so.
+This holds for any session and any parent of the process; and the queue reports it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from innkeeper_program import Jobs, uuid, wait_until
 
-# As torchrun starts its workers: sessions of their own, which have none of its descriptors. They do not obey.
+# """Starts workers like torchrun's: sessions of their own, without its descriptors, which ignore SIGTERM."""
 LAUNCHER = """
 import pathlib, subprocess, sys, time
 worker = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
@@ -31,7 +31,7 @@ def alive(pid: int) -> bool:
 
 
 def launcher(jobs: Jobs, *options: str, seconds: float = 600) -> tuple[str, list[int]]:
-    """A job with such workers, and these."""
+    """A job with such workers, and their process numbers."""
     file = jobs.machine.folder / "workers"
     job = jobs.add("--gpus=2", *options, "--", sys.executable, "-c", LAUNCHER, str(file), str(seconds))
     wait_until(lambda: file.exists() and len(file.read_text().split()) == 2)

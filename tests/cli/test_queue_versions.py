@@ -87,8 +87,8 @@ INSERT INTO attempts(job, number, started, ended, cards, how, boot) VALUES(1, 1,
 
 
 def make(jobs: Jobs, version: str) -> None:
-    """Puts the database in which that version left four jobs in place of the queue's."""
-    jobs("list")  # makes the folder
+    """Replaces the queue's database by that in which the version left four jobs."""
+    jobs("list")  # makes the directory
     for file in jobs.folder.glob("queue.db*"):
         file.unlink()
     number, tables = TABLES[version]

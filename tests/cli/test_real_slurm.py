@@ -70,7 +70,7 @@ def free_ports() -> list[int]:
 
 
 class Cluster:
-    """The daemons, in a folder of their own."""
+    """The daemons, in a directory of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -154,7 +154,7 @@ class Submitter:
         return self.machine.ok("slurm", "submit", f"--output={output}", *words).strip()
 
     def output(self, job: str) -> dict[str, str]:
-        """By task; a job that is no array has one of them."""
+        """Output by task; a job that is no array has one."""
         self.cluster.wait(job)
         files = self.machine.folder.glob(f"out-{job}-*")
         return {path.name.rpartition("-")[2]: path.read_text() for path in files}

@@ -1,6 +1,6 @@
-"""replay: a recorded program on a card that is not there.
+"""replay: a recorded program on a GPU that the machine does not have.
 
-What it computes: tests/unit/replay/replay_test.cc.
+tests/unit/replay/replay_test.cc tests the computed figures.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def test_refuses_what_it_cannot_play(
 def test_steps_that_differ_are_played_as_they_were_recorded(machine: Machine, tmp_path: Path):
     mib = 1 << 20
     lines = [f"O make {block}:{mib}o" for block in range(1, 21)]
-    for step in range(40):  # an evaluation of half of it now and then
+    for step in range(40):  # Some steps evaluate half of it.
         for block in range(1, 11 if step % 7 == 3 else 21):
             lines.append(f"O use =100000000,{mib},1 {block}:{mib}r")
         lines.append("M step")

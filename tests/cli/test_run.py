@@ -36,7 +36,7 @@ def test_in_a_machine_of_two_vendors_it_sees_one_s(machine: Machine):
     assert visible(machine.ok("run", "-n", "3", "--mem", "8G", "--", "env")) == nvidia
     only = machine.ok("run", "--", "env", env={"ROCR_VISIBLE_DEVICES": ""})
     assert visible(only) == ["CUDA " + uuid(0), "ROCR "]
-    # What the command starts finds the same cards.
+    # The command's children find the same GPUs.
     inner = machine.ok("run", *both, "--", str(PROGRAM), "pick", "-n", "2", "--mem", "1G")
     assert inner == ",".join(AMD) + "\n"
     refused = machine.run("pick", "-n", "4", "--mem", "8G")
@@ -80,7 +80,7 @@ def test_a_signal_that_kills_the_command_ends_the_lease(machine: Machine, number
     process.send_signal(number)
     assert process.wait(60) == -number
     wait_until(lambda: machine.held() == [])
-    assert machine.ok("pick", "-n2") == f"{uuid(0)},{uuid(1)}\n"  # all can be had again
+    assert machine.ok("pick", "-n2") == f"{uuid(0)},{uuid(1)}\n"  # All GPUs are free again.
     wait_until(lambda: machine.files() == [])
 
 
@@ -110,7 +110,7 @@ def test_only_the_lease_is_left_open(machine: Machine):
 
 
 def test_a_gpu_outside_of_the_lease_is_refused_by_its_name(machine: Machine):
-    """A script that chooses a GPU itself is told which variable says so, and what the lease holds."""
+    """The error names the variable with which a script chose a GPU itself, and the lease's GPUs."""
     machine.start("run", "--", "sleep", "60")  # holds GPU 0
     wait_until(lambda: len(machine.held()) == 1)
     script = machine.folder / "script.sh"

@@ -1,4 +1,4 @@
-"""run --managed and --nproc: which Python runs which module, with which words, and what is leased for it."""
+"""run --managed and --nproc: the Python, the module and its words, and the lease for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOW += 'echo "lease=$INNKEEPER_LEASE"; echo "cards=$CUDA_VISIBLE_DEVICES"\n'
 
 
 def python_in(folder: Path) -> str:
-    """A Python that says how it was started."""
+    """A Python that prints how it was started."""
     (folder / "bin").mkdir(parents=True)
     python = folder / "bin" / "python"
     python.write_text(SHOW)
@@ -23,7 +23,7 @@ def python_in(folder: Path) -> str:
 
 
 class Started:
-    """What such a Python printed."""
+    """Output of such a Python."""
 
     def __init__(self, text: str) -> None:
         self.python, *lines = text.splitlines()
@@ -60,10 +60,10 @@ def test_the_python_is_the_named_one_else_the_active_environments(
         (["pip"], True, None, True),
         (["pip", "distutils-precedence.pth"], True, None, True),
         (["pip", "innkeeper-0.9.dist-info"], True, None, False),
-        (["pip", "mine.pth"], True, None, False),  # may lead to it
-        (["pip"], False, None, False),  # the system's packages count too
+        (["pip", "mine.pth"], True, None, False),  # The file may lead to the package.
+        (["pip"], False, None, False),  # The system's packages count too.
         (["pip"], True, "/elsewhere", False),
-        ([], True, None, False),  # not as environments are
+        ([], True, None, False),  # It lacks pip, unlike environments.
     ],
 )
 def test_an_active_environment_without_the_package_is_named(
@@ -128,7 +128,7 @@ def test_it_leases_as_run_does(machine: Machine, active: str):
 def test_where_no_gpu_is_wanted_none_is_leased(machine: Machine, active: str):
     machine.env["INNKEEPER_NODES"] = "sim:2x1GiB,host:2GiB"
     assert run(machine, "train.py").said["lease"] == ""
-    assert run(machine, "--gpus", "1", "train.py").said["cards"] == uuid(0)  # unless it is asked for
+    assert run(machine, "--gpus", "1", "train.py").said["cards"] == uuid(0)  # An explicit request gets one.
 
 
 def test_where_there_is_no_gpu_it_runs_without(machine: Machine, active: str):
@@ -144,10 +144,10 @@ def test_where_there_is_no_gpu_it_runs_without(machine: Machine, active: str):
 def test_where_all_gpus_are_hidden_it_runs_without(machine: Machine, active: str):
     machine.env["CUDA_VISIBLE_DEVICES"] = ""
     assert run(machine, "train.py").said["lease"] == ""
-    machine.env["CUDA_VISIBLE_DEVICES"] = "GPU-9"  # which the machine has not: a slip, it seems
+    machine.env["CUDA_VISIBLE_DEVICES"] = "GPU-9"  # A GPU that the machine lacks: a mistake, it seems.
     refused = machine.run("run", "--managed", "train.py")
     assert refused.returncode == 69 and "GPU-9" in refused.stderr
-    refused = machine.run("run", "--", "train.py")  # nor would it run behind --managed
+    refused = machine.run("run", "--", "train.py")  # It would not run with --managed either.
     assert refused.returncode == 69 and "--managed" not in refused.stderr
 
 

@@ -16,21 +16,22 @@ SCREENS = ROOT / "docs" / "screens"
 
 
 def constant(text: str) -> list[str]:
-    """The lines without what differs from run to run: ids, process numbers, ages, plots, widths."""
+    """The lines without text that differs from run to run: ids, process numbers, ages, plots, widths."""
     text = text.replace(getpass.getuser(), "USER").replace("root", "USER")
     text = re.sub(r"\b[0-9a-f]{16}\b", "ID", text)
     text = re.sub(r"^(\d +)\d+( +[\d.]+ GiB  USER)", r"\1PID\2", text, flags=re.MULTILINE)  # processes
     text = re.sub(r"(USER +)\d+( +\d+ s)", r"\1PID\2", text)  # leases
     text = re.sub(r"^ *\d+( +cuda:0)", r"PID\1", text, flags=re.MULTILINE)  # engines
-    text = re.sub(r"\bpid \d+", "pid PID", text)  # in what doctor says
+    text = re.sub(r"\bpid \d+", "pid PID", text)  # Process numbers in doctor's text.
     text = re.sub(r"\b\d+ (s|ms|min)\b", "TIME", text)
     text = re.sub(r"(mem|util) [ \u2581-\u2588]*", r"\1 PLOT", text)
-    text = re.sub(r"GPU-[0-9a-f-]+", "UUID", text)  # as much of it as there is room for; commands too
+    text = re.sub(r"GPU-[0-9a-f-]+", "UUID", text)  # UUIDs, cut off to the column's width; in commands too.
     text = re.sub(r"(python [tfn]|innkeeper run).*$", r"\1", text, flags=re.MULTILINE)
-    # Where whoever runs this is not root the folder is not root's: lines that a terminal may have wrapped.
+    # For a user other than root the directory is not root's: removes the remarks, which a terminal may have
+    # wrapped.
     for remark in (r"^hint +folder-owner .*?\n +cure:.*?\n", r"^leases protect .*?innkeeper\s+setup\n"):
         text = re.sub(remark, "", text, flags=re.MULTILINE | re.DOTALL)
-    # The kernel's own, and what the machine that runs this is.
+    # Lines about the kernel's setting and about the machine that runs the test.
     lines = [line for line in text.splitlines() if not re.match(r"\w+ +(protected-regular|container) ", line)]
     return [re.sub(r" +", " ", line) for line in lines]
 

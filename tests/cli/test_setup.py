@@ -1,6 +1,6 @@
 """`innkeeper setup`, in a mount namespace where /run, /dev/shm and /etc are the test's own.
 
-As root other users are tried too. As an ordinary user the namespace is one in which he is root.
+Run by root, the tests try other users too. Run by another user, they make that user root in the namespace.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Sandbox:
             pytest.skip("no mount namespace may be made here")
 
     def __call__(self, script: str, code: int = 0) -> str:
-        """What a shell script prints there, its errors too; ends with this code."""
+        """Output of a shell script there, with its errors; the script must end with this code."""
         mounts = f"""set -eu
             mount -t tmpfs -o mode=1777 tmpfs /dev/shm
             mount -t tmpfs -o mode=0755 tmpfs /run; mkdir -m 0755 /run/lock
@@ -117,7 +117,7 @@ def test_it_makes_a_folder_that_protects(sandbox: Sandbox) -> None:
 def test_again_it_does_nothing(sandbox: Sandbox) -> None:
     said = sandbox("innkeeper setup > /dev/null; innkeeper setup")
     assert said.endswith("nothing to do: leases are in /run/innkeeper, with 64.0 MiB of its own\n"), said
-    # Nobody loses his lease by it.
+    # A second set-up ends no lease.
     said = sandbox(
         """
         innkeeper setup > /dev/null
@@ -169,7 +169,7 @@ def test_leases_that_are_held_elsewhere_are_not_forgotten(sandbox: Sandbox) -> N
 
 
 def test_who_waits_in_a_folder_that_goes_is_told_and_gets_nothing_there(sandbox: Sandbox) -> None:
-    # A place in the line is a lease file too, so `setup` refuses; another root folder appears by hand.
+    # A place in the line is a lease file too, so `setup` refuses; another root directory appears by hand.
     said = sandbox(
         """
         mkdir -m 1777 /dev/shm/innkeeper; touch /dev/shm/innkeeper/alloc.lock
@@ -285,7 +285,7 @@ def test_nobody_can_fill_it_from_outside(sandbox: Sandbox) -> None:
     assert said.endswith(f"{uuid(0)}\n")
 
 
-@pytest.mark.slow  # the program waits five seconds for the lock
+@pytest.mark.slow  # The program waits five seconds for the lock.
 @needs_root
 def test_a_lock_that_is_held_is_named(sandbox: Sandbox) -> None:
     said = sandbox(
@@ -312,7 +312,7 @@ def test_a_folder_with_other_files_in_it_stays_and_is_not_used(sandbox: Sandbox)
 
 
 def test_in_a_container_doctor_says_what_to_mount_and_where_to_set_up(sandbox: Sandbox) -> None:
-    inside = sandbox.folder / "lock"  # no mount of its own, as /run/lock of an image
+    inside = sandbox.folder / "lock"  # A plain directory, like /run/lock of an image.
     inside.mkdir()
     inside.chmod(0o1777)
     said = sandbox(f"mount --bind {inside} /run/lock; container=docker innkeeper doctor --json || true")
@@ -371,7 +371,8 @@ def test_it_can_be_undone(sandbox: Sandbox) -> None:
 
 @pytest.mark.usefixtures("runners")
 def test_who_has_the_folder_open_when_it_goes_grants_nothing_there(sandbox: Sandbox) -> None:
-    # A queue's runner keeps it open: it must not go on in a folder that nobody sees.
+    # A queue's runner keeps the directory open: it must not go on in a directory that other processes do not
+    # see.
     said = sandbox(
         f"""
         export INNKEEPER_QUEUE_DIR={sandbox.folder}/queue
@@ -475,7 +476,7 @@ def test_the_unit_is_good(command: Command, tmp_path: Path) -> None:
 
 def test_an_image_of_a_machine(command: Command, tmp_path: Path) -> None:
     setup = [str(PROGRAM), "setup", f"--root={tmp_path}/"]
-    for words in ([], ["--group", "gpu", "--size=8M"]):  # its groups are not this machine's
+    for words in ([], ["--group", "gpu", "--size=8M"]):  # The groups of the image are not this machine's.
         command(*setup, *words, check=True)
     assert (
         "d /run/innkeeper 1775 root gpu -\nf /run/innkeeper/alloc.lock 0440 root gpu -\n"

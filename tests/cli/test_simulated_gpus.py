@@ -1,4 +1,4 @@
-"""Simulated GPUs of INNKEEPER_NODES without a driver: they are shown, picked, leased and queued for."""
+"""Simulated GPUs of INNKEEPER_NODES without a driver: shown, picked, leased and queued for."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ print(innkeeper.where(torch.ones(3, device="managed")))
 @pytest.mark.slow
 @pytest.mark.parametrize("managed", [True, False])
 def test_a_job_uses_none_that_it_did_not_lease(simulated: Machine, tmp_path: Path, managed: bool) -> None:
-    """Whatever it says that CUDA is to see: another's lease may be there."""
+    """For any setting of CUDA_VISIBLE_DEVICES: another lease may hold the GPU that it names."""
     script = tmp_path / "use.py"
     script.write_text(USE)
     python = ["--managed", "--python", sys.executable] if managed else []

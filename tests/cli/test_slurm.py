@@ -1,4 +1,4 @@
-"""`innkeeper slurm submit`: what it gives sbatch, with an sbatch that only writes down what it was given."""
+"""`innkeeper slurm submit`: the arguments that it passes to sbatch; a fake sbatch records them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ echo "4711;cluster"
 
 
 class Submitter:
-    """The program beside a fake sbatch."""
+    """The program with a fake sbatch."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -34,7 +34,7 @@ class Submitter:
         return self.machine.run("slurm", "submit", *words)
 
     def words(self, *words: str) -> list[str]:
-        """sbatch's words for a submission that succeeds."""
+        """Output of sbatch for a successful submission."""
         done = self.submit(*words)
         assert (done.returncode, done.stdout) == (0, "4711\n"), done
         return (self.machine.folder / "words").read_text().splitlines()

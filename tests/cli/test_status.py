@@ -75,7 +75,7 @@ def document(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
 
 
 def busy(machine: Machine) -> tuple[int, int]:
-    """A lease of 8 GiB on card 0 whose job uses 3 GiB; a process without a lease uses 5 GiB there.
+    """A lease of 8 GiB on GPU 0 whose job uses 3 GiB; a process without a lease uses 5 GiB there.
 
     The processes of `run` and of its command.
     """
@@ -146,7 +146,7 @@ def test_prometheus_format(machine: Machine):
     for line in text.splitlines():
         if line.startswith("# HELP"):
             family = help_line.fullmatch(line).group(1)  # type: ignore[union-attr]
-            assert family not in seen  # a family stands together
+            assert family not in seen  # A family of GPUs stands together.
             seen.add(family)
         elif line.startswith("#"):
             assert type_line.fullmatch(line).group(1) == family  # type: ignore[union-attr]
@@ -172,7 +172,7 @@ def test_the_table_shows_holders_and_strangers(machine: Machine):
     text = machine.ok("status")
     row = next(line for line in text.splitlines() if uuid(0) in line)
     assert row.split()[:4] == ["0", "NVIDIA", "H200", "35%"]
-    assert {"8.0", "5.0", "125.5"} <= set(row.split())  # promised, foreign, left
+    assert {"8.0", "5.0", "125.5"} <= set(row.split())  # Promised, foreign and free bytes.
     assert re.search(r"sleep 60", text) and "foreign" in text
     assert "\033" not in text
 
@@ -184,7 +184,7 @@ def test_nothing_is_left_of_a_card_that_is_leased_whole(machine: Machine):
     assert (first["whole"], first["left_bytes"]) == (True, 0)
     assert (second["whole"], second["left_bytes"]) == (False, (139 << 30) - (512 << 20))
     row = next(line for line in machine.ok("status").splitlines() if uuid(0) in line)
-    assert re.search(r" 138\.5 +- +0\.0 ", row)  # promised, foreign, left
+    assert re.search(r" 138\.5 +- +0\.0 ", row)  # Promised, foreign and free bytes.
     samples = [line for line in machine.ok("status", "--prometheus").splitlines() if uuid(0) in line]
     assert [line.split()[-1] for line in samples if line.startswith("innkeeper_gpu_left_bytes")] == ["0"]
 
@@ -209,7 +209,7 @@ def test_lost_cards_are_shown(machine: Machine):
 
 
 def on_terminal(machine: Machine, width: int, *words: str, **env: str) -> str:
-    """What it writes on a terminal of this width."""
+    """Output on a terminal of this width."""
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     process = machine.start(*words, env=machine.env | env, stdin=other, stdout=other, stderr=other)
@@ -236,11 +236,11 @@ def plain(text: str) -> str:
 def test_no_row_of_a_table_is_wider_than_the_terminal(machine: Machine, width: int):
     busy(machine)
     text = plain(on_terminal(machine, width, "status"))
-    # A remark is no row: an ordinary user's own folder has one.
+    # A remark is no row: an ordinary user's own directory has one.
     for line in (line for line in text.splitlines()[1:] if not line.startswith("leases protect ")):
         assert len(line) <= width, (width, line)
     if width >= 40:
-        assert "125.5" in text  # what is left goes last
+        assert "125.5" in text  # The free memory is the last column to be dropped.
 
 
 @pytest.mark.parametrize(

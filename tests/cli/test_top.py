@@ -34,7 +34,7 @@ class Terminal:
         return self.tmux("capture-pane", "-p")
 
     def shows(self, text: str) -> None:
-        """Waits until it does."""
+        """Waits until the screen shows the text."""
         try:
             wait_until(lambda: re.search(text, self.screen()) is not None, 30)
         except AssertionError:
@@ -63,11 +63,11 @@ def test_shows_cards_leases_and_plots_and_quits(machine: Machine, terminal: Term
     machine.set(cards(2, {0: "  memory 139G 512M 69G\n  utilization 50 0\n"}))
     start(terminal, "--interval", "0.5")
     terminal.shows(r"promised 8\.0")
-    terminal.shows("▄▄▄.* 50%.*▄▄▄.* 50%")  # memory and utilisation over time
+    terminal.shows("▄▄▄.* 50%.*▄▄▄.* 50%")  # Memory and utilisation over time.
     terminal.shows("sleep 60")
     terminal.type("q")
     terminal.shows("ended with 0")
-    assert "promised" not in terminal.screen()  # the screen before it is back
+    assert "promised" not in terminal.screen()  # The earlier screen is back.
 
 
 def test_refreshes(machine: Machine, terminal: Terminal):
@@ -123,9 +123,9 @@ def test_a_chosen_card_shows_its_own_leases(machine: Machine, terminal: Terminal
 def test_control_c_gives_the_terminal_back(terminal: Terminal, key: str):
     start(terminal)
     terminal.type(key)
-    wait_until(lambda: "h help" not in terminal.screen())  # or top would have eaten what is typed
+    wait_until(lambda: "h help" not in terminal.screen())  # While it runs, top would consume the typed text.
     terminal.type("stty -a | grep -o -- '.icanon'", "Enter")
-    terminal.shows(r"(?m)^(\$ )?[ ;]icanon")  # the shell may have shown its prompt before
+    terminal.shows(r"(?m)^(\$ )?[ ;]icanon")  # The shell may have shown its prompt before.
 
 
 def test_control_z_and_back(terminal: Terminal):
@@ -173,7 +173,7 @@ def test_no_driver_is_said_and_waited_for(machine: Machine, terminal: Terminal):
 
 
 def test_shows_what_managed_devices_hold_of_the_chosen_card(machine: Machine, terminal: Terminal):
-    machine.ok("status")  # makes the folder
+    machine.ok("status")  # makes the directory
     board = Board(machine.leases)
     board.add(4242, "python big.py", "node=cuda:0 139586437120 68719476736 137438953472 512 90000\n")
     machine.set(cards(2, {0: "  process 4242 64G\n"}))

@@ -1,4 +1,4 @@
-"""What is said where a command is misspelt, or asks for what cannot be."""
+"""Messages for misspelt commands and impossible requests."""
 
 from __future__ import annotations
 

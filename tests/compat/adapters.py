@@ -42,7 +42,7 @@ def tried(choice: str) -> list[dict[str, Any]]:
 
 
 def section(found: dict[str, Any]) -> str:
-    """What the page says of it."""
+    """Section of the page on these results."""
     results = [row["result"] for row in found["rows"]]
     named = [f"{library} {found['versions'][library]}" for library in LIBRARIES]
     return SECTION.format(
@@ -54,7 +54,7 @@ def section(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Runs them; writes a row for each."""
+    """Runs the tests; writes a row for each."""
     args = options(__doc__, "test", "of the tests, as pytest's -k").parse_args()
     rows = tried(args.only)
     if args.json is not None:

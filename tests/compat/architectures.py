@@ -1,9 +1,9 @@
-"""Every model of a library that can be made small: has it, on managed, the bits of the CPU?
+"""Compares every small model of a library on managed with the CPU, bit for bit.
 
-Each is built from random weights by its own classes, in training mode and with whatever dropout it has, and
-makes two steps of AdamW: on the CPU, on the managed device with room for all, and with 60 % of the peak that
-this took, on one simulated GPU. Losses and all weights are compared bit by bit. A child process each, so that
-one that dies or hangs is one row. Which models, and how they are made small, says of_LIBRARY.py beside this.
+Each model has random weights, made by its own classes, in training mode and with its dropout. It makes two
+steps of AdamW: on the CPU, on the managed device with free space for all, and with 60 % of the peak of that
+run, on one simulated GPU. Losses and all weights are compared. Each model runs in a child process, so that a
+crash or hang is one row. of_LIBRARY.py in this directory chooses the models and makes them small.
 
     python tests/compat/architectures.py transformers --json build/compat/transformers.json
     python tests/compat/architectures.py timm --only 'vit.*'
@@ -39,15 +39,15 @@ import torch
 SHARE = 0.6
 STEPS = 2
 LIMIT_S = 300
-MOST_PARAMETERS = 30_000_000  # what is larger could not be made small
-SMALLEST = 1 << 17  # of a budget
+MOST_PARAMETERS = 30_000_000  # Larger models could not be made small.
+SMALLEST = 1 << 17  # Smallest budget, bytes.
 LIBRARIES = ("transformers", "timm", "diffusers")
 KNOWN_TO_DIFFER = {"big_bird", "m2m_100", "nllb-moe", "seamless_m4t", "seamless_m4t_v2"}
 """Models that draw from the CPU's generator and the device's, so that not even CUDA has the CPU's bits."""
 
 
 def train(model: torch.nn.Module, subject: Subject, device: str) -> list[str]:
-    """Two steps; the losses and a hash of all weights."""
+    """Makes two steps; returns the losses and a hash of all weights."""
     torch.manual_seed(2)
     model.to(device).train()
     inputs = tree_map_only(torch.Tensor, lambda value: value.to(device), subject.inputs)
@@ -66,7 +66,7 @@ def train(model: torch.nn.Module, subject: Subject, device: str) -> list[str]:
 
 
 def tried(prepare: Callable[[], Subject]) -> dict[str, Any]:
-    """What happened to one: a row without its names."""
+    """Result of one model: a row without its names."""
     warnings.simplefilter("ignore")
     try:
         subject = prepare()
@@ -109,14 +109,14 @@ def told(error: Exception) -> str:
 
 
 def child(prepare: Callable[[], Subject], pipe: Any) -> None:
-    """In a process of its own; it is not left by return, since a library's threads may be left over."""
+    """Runs one model in a process of its own, which never returns: a library's threads may live on."""
     pipe.send(tried(prepare))
     pipe.close()
     os._exit(0)
 
 
 def row_of(candidate: Candidate) -> dict[str, Any]:
-    """One model's, whatever happens to its process."""
+    """Row of one model, for any end of its process."""
     began = time.monotonic()
     context = multiprocessing.get_context("fork")
     mine, its = context.Pipe(duplex=False)
@@ -135,7 +135,7 @@ def row_of(candidate: Candidate) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Runs all, and writes a row for each."""
+    """Runs all models, and writes a row for each."""
     parser = options(__doc__, ".*", "of the models' names")
     parser.add_argument("library", choices=LIBRARIES)
     args = parser.parse_args()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import beside_cpu  # noqa: F401
 import diffusers
+import torchvision_import  # noqa: F401
 from subject import Candidate, Subject, drawn, seeded
 
 import torch
@@ -16,7 +16,7 @@ Arguments = dict[str, Any]
 
 
 class Model(NamedTuple):
-    """A class of diffusers, by what kind of model it is, its arguments and its inputs."""
+    """A class of diffusers, with the kind of model, its arguments and its inputs."""
 
     kind: str
     name: str
@@ -234,14 +234,14 @@ def prepare(model: Model) -> Subject:
 
 
 def loss(model: torch.nn.Module, inputs: Arguments) -> torch.Tensor:
-    """The mean square of what the model gives; of a ControlNet that of all that it gives to its U-Net."""
+    """Mean square of the model's output; for a ControlNet of all outputs for its U-Net."""
     found = model(**inputs, return_dict=False)
     parts = [part for given in found for part in (given if isinstance(given, (list, tuple)) else [given])]
     return torch.stack([part.square().mean() for part in parts if part is not None]).sum()
 
 
 def candidates() -> Iterator[Candidate]:
-    """All of them."""
+    """All models of this module."""
     for model in MODELS:
-        getattr(diffusers, model.name)  # imported here, once for all of their processes
+        getattr(diffusers, model.name)  # Imported here, once for all of their processes.
         yield Candidate(model.name, model.kind, partial(prepare, model))

@@ -1,4 +1,4 @@
-"""Models of timm: the smallest of each family, with smaller images, and others that are made small."""
+"""Models of timm: the smallest of each family, with smaller images, and others made small."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import beside_cpu  # noqa: F401
 import timm
+import torchvision_import  # noqa: F401
 from subject import Candidate, Subject, drawn, seeded
 
 import torch
 
-SIDE = 64  # of the images
+SIDE = 64  # Side of the images, pixels.
 
-# Of each family its smallest.
+# The smallest model of each family.
 AS_THEY_ARE = [
     "resnet10t", "skresnet18", "resnest14d", "efficientnet_b0", "mobilenetv3_small_050",
     "mobilenetv4_conv_small_035", "ghostnet_050", "lcnet_035", "mnasnet_small", "tinynet_e", "rexnet_100",
@@ -26,7 +26,7 @@ AS_THEY_ARE = [
     "cspresnet50", "darknet17", "nf_resnet26", "dpn48b", "ese_vovnet19b_dw", "fasternet_t0", "test_nfnet",
     "test_efficientnet_gn", "lambda_resnet26t", "hgnet_tiny",
 ]  # fmt: skip
-# Those for a fixed size of images are given another.
+# Models for a fixed image size, which get a smaller one.
 RESIZED = [
     "vit_tiny_patch16_224", "deit_tiny_patch16_224", "cait_xxs24_224", "mixer_s32_224", "gmlp_ti16_224",
     "resmlp_12_224", "pit_ti_224", "convit_tiny", "eva02_tiny_patch14_224", "levit_128s", "coat_lite_tiny",
@@ -57,13 +57,13 @@ def prepare(name: str, smaller: dict[str, Any]) -> Subject:
 
 
 def loss(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Of a classifier, or the sum of those of its heads."""
+    """Loss of a classifier, or the sum of its heads' losses."""
     found = model(inputs["x"])
     heads = found if isinstance(found, (list, tuple)) else [found]
     return sum(torch.nn.functional.cross_entropy(head, inputs["target"]) for head in heads)
 
 
 def candidates() -> Iterator[Candidate]:
-    """All of them."""
+    """All models of this module."""
     for name, smaller in MODELS.items():
         yield Candidate(name, "image classification", partial(prepare, name, smaller))

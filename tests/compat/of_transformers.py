@@ -1,4 +1,4 @@
-"""The architectures of transformers, one for each name of its tables, and how they are made small."""
+"""The architectures of transformers, one for each name of its tables, and the ways to make them small."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers.models.auto import modeling_auto
 
 import torch
 
-# What makes a configuration small, wherever one has it. In its parts, too.
+# Values that make a configuration small, for each attribute that it has. They apply to its parts, too.
 SMALL: dict[str, Any] = {
     **dict.fromkeys(["hidden_size", "d_model", "n_embd", "embed_dim", "dim", "emb_dim"], 32),
     **dict.fromkeys(["word_embed_proj_dim", "embedding_size"], 32),
@@ -34,10 +34,10 @@ SMALL: dict[str, Any] = {
 }
 
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
-HEADS = {"num_key_value_heads": 4}  # latent attention has as many of both
+HEADS = {"num_key_value_heads": 4}  # Latent attention has as many of both.
 WINDOWS = {"embed_dim": 24, "num_heads": [3, 6], "depths": [1, 1], "patch_size": 4, "window_size": 4}
 STAGES = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_stages": 4, "patch_size": 2}
-# What an architecture asks for besides.
+# Additional values that an architecture requires.
 OWN: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["axk1", "axk2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite"], HEADS),
     **dict.fromkeys(["glm_moe_dsa", "hy_v4", "minicpm3", "sarvam_mla", "youtu"], HEADS),
@@ -81,7 +81,7 @@ def images(config: Any) -> dict[str, torch.Tensor]:
     return {"pixel_values": pixels, "labels": torch.tensor([0, 1])}
 
 
-# The task, its table in transformers, its inputs. An architecture is tried by the first that has it.
+# Task, its table in transformers, its inputs. An architecture takes the first task that has it.
 TASKS: list[tuple[str, str, Inputs]] = [
     ("causal language model", "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", text),
     ("masked language model", "MODEL_FOR_MASKED_LM_MAPPING_NAMES", text),
@@ -93,7 +93,7 @@ TASKS: list[tuple[str, str, Inputs]] = [
 def shrink(config: Any) -> None:
     """Makes a configuration small in place."""
     for name, value in SMALL.items():
-        with contextlib.suppress(AttributeError, NotImplementedError):  # it follows from another
+        with contextlib.suppress(AttributeError, NotImplementedError):  # The attribute follows from another.
             if type(vars(config).get(name, getattr(config, name, None))) is int:
                 setattr(config, name, value)
     if isinstance(getattr(config, "layer_types", None), list):
@@ -105,7 +105,7 @@ def shrink(config: Any) -> None:
 
 
 def unchanged(config: Any) -> None:
-    """The configuration as it was made small."""
+    """Configuration, made small."""
 
 
 def prepare(name: str, class_name: str, inputs_of: Inputs, change: Callable[[Any], None]) -> Subject:
@@ -126,7 +126,7 @@ def prepare(name: str, class_name: str, inputs_of: Inputs, change: Callable[[Any
 
 
 def candidates(change: Callable[[Any], None] = unchanged) -> Iterator[Candidate]:
-    """One for each name, by the first task that has it. ``change`` may alter its configuration."""
+    """One candidate per name, by the first task that has it. ``change`` may alter its configuration."""
     seen: set[str] = set()
     for task, table, inputs in TASKS:
         for name, classes in getattr(modeling_auto, table).items():

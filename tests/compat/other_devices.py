@@ -28,9 +28,9 @@ KINDS = {
     "test_module_": "modules",
     "test_optimizer_": "optimizers",
 }
-# What shows memory that nobody wrote; whose copies have storages of their own; whose indices are the CPU's.
+# They show unwritten memory; their copies have storages of their own; their indices are the CPU's.
 NOT_COMPARED = ("empty", "as_strided_partial_views", "tensor_split")
-# Of one process in eight these have other bits on the CPU alone: by how its memory is aligned.
+# In one of eight processes these have other bits on the CPU alone, due to the alignment of memory.
 NOT_REPEATABLE = ("linalg_lstsq",)
 Run = dict[str, str]
 STAYS = """
@@ -62,7 +62,7 @@ The same tests on the managed device, on one simulated GPU, against the CPU's bi
 
 
 def run(loaded: bool, device: str, choice: str) -> Run:
-    """What each test computed (a digest), ``failed``, or ``skipped``."""
+    """Result of each test: a digest of its results, ``failed``, or ``skipped``."""
     with tempfile.TemporaryDirectory() as folder:
         report, digests = Path(folder) / "report.xml", Path(folder) / "found.json"
         environment = os.environ | {
@@ -85,7 +85,7 @@ def run(loaded: bool, device: str, choice: str) -> Run:
 
 
 def programs(*options: str) -> list[str]:
-    """What the programs print."""
+    """Lines that the programs print."""
     done = subprocess.run(
         [sys.executable, str(OWN / "programs.py"), *options], capture_output=True, text=True, check=False
     )
@@ -95,7 +95,7 @@ def programs(*options: str) -> list[str]:
 
 
 def compare(choice: str) -> dict[str, Any]:
-    """Runs all of it."""
+    """Runs all tests."""
     plain = run(False, "cpu", choice)
     loaded, managed = run(True, "cpu", choice), run(True, "managed", choice)
     unlike = [name for name, found in plain.items() if {loaded[name], managed[name]} != {found}]
@@ -121,19 +121,19 @@ def compare(choice: str) -> dict[str, Any]:
 
 
 def kind_of(name: str) -> str:
-    """Which database a test is of."""
+    """Database to which a test belongs."""
     return next(kind for begin, kind in KINDS.items() if name.startswith(begin))
 
 
 def result(expected: str, found: str) -> str:
-    """Of a test on the managed device."""
+    """Result of a test on the managed device."""
     if found == "failed":
         return "fail"
     return "the same" if found == expected else "differ"
 
 
 def section(found: dict[str, Any]) -> str:
-    """Of docs/compatibility.md."""
+    """Section of docs/compatibility.md."""
     text = HEAD.format(
         tried=found["tried"],
         unlike=len(found["unlike"]),
@@ -155,7 +155,7 @@ def section(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Says what it found; 1 if another device is not as it was."""
+    """Prints the findings; returns 1 if another device differs from before."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--json", type=Path, help="where what was found is written")
     parser.add_argument("-k", default="", help="only the tests that pytest's expression names")

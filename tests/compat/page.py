@@ -1,4 +1,4 @@
-"""docs/compatibility.md, made of what ``make compat`` found: a file of rows for each of its parts.
+"""Makes docs/compatibility.md from the results of ``make compat``: a file of rows for each of its parts.
 
 python tests/compat/page.py build/compat docs/compatibility.md
 """
@@ -66,18 +66,18 @@ LIBRARIES = ("transformers", "timm", "diffusers")
 
 
 def names(rows: list[Row]) -> str:
-    """In lines of a document."""
+    """Text in lines of a document."""
     text = ", ".join(sorted(row["name"] for row in rows)) or "none"
     return textwrap.fill(text + ".", 120, break_long_words=False, break_on_hyphens=False)
 
 
 def safe(why: str) -> str:
-    """What stands in a cell of a table."""
+    """Text of a cell of a table."""
     return why.replace("|", "/").replace("<", "(").replace(">", ")")
 
 
 def table(rows: list[Row]) -> str:
-    """Those that are not the same, with the reason."""
+    """Rows that are not the same, with the reason."""
     lines = ["| model | task | why |", "|---|---|---|"]
     for row in sorted(rows, key=lambda row: row["name"]):
         lines.append(f"| {row['name']} | {row['task']} | {safe(row['why'])} |")
@@ -85,7 +85,7 @@ def table(rows: list[Row]) -> str:
 
 
 def models(library: str, found: dict[str, Any]) -> str:
-    """What is said of a library's models."""
+    """Section on a library's models."""
     by_result: defaultdict[str, list[Row]] = defaultdict(list)
     for row in found["rows"]:
         by_result[row["result"]].append(row)
@@ -102,7 +102,7 @@ def models(library: str, found: dict[str, Any]) -> str:
 
 
 def scripts(found: dict[str, Any]) -> str:
-    """What is said of the scripts: a row each, and one for each of their results that differs."""
+    """Section on the scripts: a row each, and one for each of their results that differs."""
     versions = found["versions"]
     named = (f"{name} {version}" for name, version in sorted(versions.items()) if name != "commit")
     said = textwrap.fill(f"At {versions['commit']}, with {', '.join(named)}.", 120, break_on_hyphens=False)
@@ -122,7 +122,7 @@ def scripts(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Reads the rows of each part that was run, writes the page."""
+    """Reads the rows of each part that ran, and writes the page."""
     folder, target = map(Path, sys.argv[1:])
     found = {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
     text = HEAD + "".join(models(library, found[library]) for library in LIBRARIES if library in found)

@@ -1,4 +1,4 @@
-"""What was found: tests' outcomes, and rows as JSON with the versions of what they were found with."""
+"""Results of the compatibility tests: outcomes, and rows as JSON with the versions of the libraries used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 
 def options(description: str | None, only: str, of: str) -> argparse.ArgumentParser:
-    """The words that each part takes: ``--only``, a pattern of what `of` says, and ``--json``."""
+    """Options that each part takes: ``--only``, a pattern that `of` describes, and ``--json``."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -22,7 +22,7 @@ def options(description: str | None, only: str, of: str) -> argparse.ArgumentPar
 
 
 def outcomes(report: Path) -> dict[str, str]:
-    """Of the tests in a report of pytest: ``passed``, ``skipped`` or ``failed``, by name."""
+    """Outcomes in a report of pytest, by test: ``passed``, ``skipped`` or ``failed``."""
 
     def outcome(case: ElementTree.Element) -> str:
         if case.find("skipped") is not None:

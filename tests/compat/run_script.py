@@ -1,4 +1,4 @@
-"""Runs a script of scripts/ as ``python SCRIPT`` does, and writes what it left in ``results``.
+"""Runs a script of scripts/ as ``python SCRIPT`` does, and writes its ``results``.
 
     python tests/compat/run_script.py REPORT SCRIPT [--managed]
 
@@ -21,7 +21,7 @@ import torch
 
 
 def digest(result: Any) -> str:
-    """What is the same for the same bits, wherever tensors lie; words in the place of a result stay words."""
+    """Digest of the bits alone, the same on any device; words in the place of a result stay words."""
     if isinstance(result, str):
         return result
     leaves, shape = tree_flatten(result)
@@ -36,7 +36,7 @@ def digest(result: Any) -> str:
 
 
 def main() -> None:
-    """Runs the script; its own failure is this one's."""
+    """Runs the script; a failure of the script is a failure of this process."""
     report, script, *options = sys.argv[1:]
     if options == ["--managed"]:
         import innkeeper

@@ -1,7 +1,7 @@
-"""Scripts of libraries, as their documentation shows them: have their results, on managed, the CPU's bits?
+"""Compares the results of libraries' documented scripts on managed with the CPU's, bit for bit.
 
-Each of scripts/ runs on the CPU, with `import innkeeper` on one simulated GPU with room for all, and with
-half of the peak that this took. What it leaves in `results` is compared, name by name.
+Each of scripts/ runs on the CPU, with `import innkeeper` on one simulated GPU with space for all, and with
+half of the peak of that run. The entries of its `results` are compared by name.
 
     python tests/compat/scripts.py --json build/compat/scripts.json
     python tests/compat/scripts.py --only 'peft.*'
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from report import options, write
 
 SHARE = 0.5
-SMALLEST = 1 << 17  # of a budget
+SMALLEST = 1 << 17  # Smallest budget, bytes.
 LIMIT_S = 300
 HERE = Path(__file__).parent
 AMPLE = "sim:1x1GiB,host:2GiB"
@@ -45,7 +45,7 @@ class Script(NamedTuple):
     packages: tuple[str, ...]
     start: tuple[str, ...] = PLAIN
     start_on_cpu: tuple[str, ...] = PLAIN
-    cause: str = ""  # of what differs from the CPU
+    cause: str = ""  # Reason why the results differ from the CPU's.
 
 
 SCRIPTS = [
@@ -53,7 +53,7 @@ SCRIPTS = [
     Script("Trainer, two processes", "trainer", ("transformers",), TORCHRUN, TORCHRUN),
     Script("accelerate", "accelerate_loop", ("accelerate",)),
     Script("accelerate launch", "accelerate_loop", ("accelerate",), LAUNCH, (*LAUNCH, "--cpu")),
-    Script(  # by itself accelerate launches no two processes on a CPU
+    Script(  # By itself accelerate launches no two processes on a CPU.
         "accelerate launch, two processes",
         "accelerate_loop",
         ("accelerate",),
@@ -83,7 +83,7 @@ SCRIPTS = [
 
 
 def run(script: Script, nodes: str = "") -> dict[str, Any]:
-    """What one run told, on the CPU or on these nodes; `why` where it did not get to its end."""
+    """Report of one run, on the CPU or on these nodes; `why` if it did not end well."""
     ours = ("INNKEEPER_", "ACCELERATE_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -114,7 +114,7 @@ def run(script: Script, nodes: str = "") -> dict[str, Any]:
 
 
 def row_of(script: Script) -> dict[str, Any]:
-    """What happened to one."""
+    """Result of one script."""
     row: dict[str, Any] = {"name": script.name, "file": script.file, "packages": script.packages}
     on_cpu = run(script)
     if "why" in on_cpu:
@@ -135,7 +135,7 @@ def row_of(script: Script) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Runs all, and writes a row for each."""
+    """Runs all scripts, and writes a row for each."""
     args = options(__doc__, ".*", "of the scripts' files").parse_args()
     rows = []
     chosen = [script for script in SCRIPTS if re.fullmatch(args.only, script.file)]

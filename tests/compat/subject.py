@@ -1,4 +1,4 @@
-"""What architectures.py trains: a model of a library, with its inputs."""
+"""Subjects of architectures.py: a model of a library, with its inputs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 class Subject(NamedTuple):
     """One model, small."""
 
-    make: Callable[[], torch.nn.Module]  # each time of the same weights
-    inputs: Any  # tensors of the CPU, in whatever they lie
-    loss: Callable[[torch.nn.Module, Any], torch.Tensor]  # of the model and the inputs
+    make: Callable[[], torch.nn.Module]  # Makes the model, each time with the same weights.
+    inputs: Any  # Tensors of the CPU, in any nesting.
+    loss: Callable[[torch.nn.Module, Any], torch.Tensor]  # Loss of the model on the inputs.
 
 
 class Candidate(NamedTuple):
-    """One model by name. What makes it is called in a process of its own."""
+    """One model by name. A process of its own calls `prepare`."""
 
     name: str
     task: str
@@ -25,7 +25,7 @@ class Candidate(NamedTuple):
 
 
 def seeded(make: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]:
-    """Makes the same weights each time."""
+    """Makes a model with the same weights each time."""
 
     def made() -> torch.nn.Module:
         torch.manual_seed(0)
@@ -35,5 +35,5 @@ def seeded(make: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]
 
 
 def drawn(*shape: int) -> torch.Tensor:
-    """Numbers for an input, the same each time."""
+    """Numbers of an input, the same each time."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))

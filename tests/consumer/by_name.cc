@@ -1,4 +1,4 @@
-// Names the device and nothing of innkeeper's: what is linked is there all the same.
+// Names only the device and no symbol of innkeeper: linking alone makes the device available.
 #include <ATen/ATen.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// A model trained over several nodes by innkeeper::data_parallel. Prints what test_cpp.py compares with what
-// Python's DataParallel gives, and what is refused.
+// A model trained over several nodes by innkeeper::data_parallel. Prints its results and the refused calls;
+// test_cpp.py compares them with Python's DataParallel.
 #include <innkeeper/innkeeper.h>
 #include <innkeeper/torch/data_parallel.h>
 #include <torch/nn.h>
@@ -115,7 +115,7 @@ void refuse() {
   refused([&] { innkeeper::data_parallel(std::make_shared<Alone>(), x); });
 }
 
-// What is drawn depends on the seed, and is another for each part.
+// The random numbers depend on the seed, and differ between parts.
 void draw() {
   const auto drop = std::make_shared<Drop>();
   const at::Tensor x = torch::ones({3, 1000});

@@ -1,4 +1,4 @@
-"""Our CUDA part on the fake runtime, in this process: two cards, of which a test takes what it needs.
+"""Our CUDA part on the fake runtime, in this process: two GPUs, of which a test uses one or both.
 
 Run by `make cuda` (tier one), which sets the environment.
 """
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("FAKE_CUDA_CARDS", "2")
 os.environ.setdefault("FAKE_CUDA_MEMORY", str(256 << 20))
 os.environ.setdefault("INNKEEPER_NODES", "cuda:0:64MiB,host:1GiB")
-# What is measured of fake cards is not for the user's programs.
+# Measurements of fake GPUs must not reach the user's programs.
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="innkeeper.")
 
 import fake
@@ -33,19 +33,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache() -> Iterator[None]:
-    """Removes what was measured."""
+    """Removes the measurements."""
     yield
     shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
 def sound() -> Iterator[None]:
-    """Begins with one card of 64 MiB; ends without violations, and with books that agree with a recount."""
+    """Begins with one GPU of 64 MiB; ends without violations, and with books that agree with a recount."""
     import innkeeper
 
     import torch
 
-    sys.last_traceback = sys.last_value = None  # of a test that failed: it may hold tensors
+    sys.last_traceback = sys.last_value = None  # The traceback of a failed test may hold tensors.
     gc.collect()
     torch.cuda.init()
     torch.cuda.set_device(0)
@@ -64,6 +64,6 @@ def sound() -> Iterator[None]:
 
 @pytest.fixture
 def late() -> Iterator[None]:
-    """Work runs as late as it may, and from the next test on as the run has it."""
+    """Makes work run as late as it may for one test; restores the run's mode afterwards."""
     with fake.late():
         yield

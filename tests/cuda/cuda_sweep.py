@@ -1,13 +1,14 @@
-"""Fails the n-th call to CUDA of a training step, for every n, on one card or two.
+"""Fails the n-th call to CUDA of a training step, for every n, on one GPU or two.
 
     python tests/cuda/cuda_sweep.py WORKLOAD CARDS [EVERY]
 
-Each n begins from the same saved state, and must end as tests/support/python/fault_sweep.py says: completed,
-right, or with an error of the card's (never want of memory) after which every element is one that the step
-gives it, the books are right, and the same step gives the right result. EVERY=7 takes every seventh n.
+Each n begins from the same saved state, and must end as tests/support/python/fault_sweep.py requires. The
+step completes with the right result, or raises an error of the GPU (never want of memory). After an error
+every element is one that the step gives it, the accounting is right, and the same step gives the right
+result. EVERY=7 takes every seventh n.
 
-With `lost` for WORKLOAD the n-th call finds its card gone for good: the step ends with an error of the card,
-and what was on the host or on the other card is as it was.
+With `lost` for WORKLOAD the n-th call finds its GPU gone for good: the step ends with an error of the GPU,
+and data on the host or on the other GPU is unchanged.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ import torch  # noqa: E402
 
 
 class CudaCalls(Injected):
-    """Failures of the fake runtime: whatever CUDA is called for."""
+    """Failures of any call to the fake runtime."""
 
     def arm(self, kinds: int, nth: int, more: int = 0) -> None:
-        torch.cuda.empty_cache()  # so that memory is asked for
+        torch.cuda.empty_cache()  # Makes the step allocate from CUDA.
         self.began = fake.ask("calls")
         if nth > 0:
             fake.fail("", nth - 1)
@@ -52,7 +53,7 @@ class CudaCalls(Injected):
 
 
 def lose(count: int, nth: int) -> bool:
-    """The n-th call finds its card gone, for good. Whether the step ended without noticing."""
+    """The n-th call finds its GPU gone, for good. Whether the step ended without noticing."""
     gc.collect()
     innkeeper.configure(here(f"sim:{count}x12KiB,host:64MiB"))
     with innkeeper.on(f"cuda:{count - 1}"):
@@ -90,7 +91,7 @@ def lose(count: int, nth: int) -> bool:
 
 
 def lose_everywhere(count: int, every: int) -> None:
-    """Until a step makes no n-th call any more."""
+    """Loses the GPU at each n-th call until a step makes no n-th call any more."""
     tried, nth = 0, 1
     while True:
         fake.ask("forget_failed_call")

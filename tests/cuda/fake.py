@@ -1,4 +1,4 @@
-"""The fake runtime, as a test orders it about (tests/fake_cuda/runtime/control.h)."""
+"""Control of the fake runtime by tests (tests/fake_cuda/runtime/control.h)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ask(name: str, *arguments: int | bytes) -> int:
 
 
 def fail(call: str, skip: int = 0, error: int = UNKNOWN, effect: int = ONCE) -> None:
-    """The call of that name ("" for any) after so many others fails."""
+    """Fails the call of that name ("" for any) after `skip` others."""
     ask("fail", call.encode(), skip, error, effect)
 
 
@@ -54,7 +54,7 @@ def failed_call() -> str:
 
 @contextlib.contextmanager
 def late() -> Iterator[None]:
-    """Work runs as late as it may meanwhile, whatever the mode of the run (FAKE_CUDA_MODE)."""
+    """Makes work run as late as it may meanwhile, in any mode of the run (FAKE_CUDA_MODE)."""
     name, _, seed = os.environ.get("FAKE_CUDA_MODE", "late").partition(":")
     ask("set_mode", LATE, 0)
     try:
@@ -65,7 +65,7 @@ def late() -> Iterator[None]:
 
 @contextlib.contextmanager
 def others_hold(card: int, size: int) -> Iterator[None]:
-    """Other processes hold so much of a card's memory meanwhile."""
+    """Makes other processes hold this many bytes of a GPU's memory meanwhile."""
     ask("set_others", card, size)
     try:
         yield

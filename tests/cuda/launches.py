@@ -1,4 +1,4 @@
-"""Scripts that have Triton's kernels launched on the fake card: computed by its interpreter, or told."""
+"""Scripts that launch Triton's kernels on the fake GPU: its interpreter computes or records them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 INTERPRETED = {"TRITON_INTERPRET": "1"}
-LAUNCH = re.compile(r"no card runs (\w+) here, launched at card (\d+)")  # a kernel's name, and the card
+LAUNCH = re.compile(r"no card runs (\w+) here, launched at card (\d+)")  # a kernel's name, and the GPU
 
 
 def run(script: str, nodes: str, cache: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """What a script that ended well has said."""
+    """Result of a script, which must end well."""
     folders = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
     done = subprocess.run(
         [sys.executable, "-c", script],

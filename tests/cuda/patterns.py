@@ -1,4 +1,4 @@
-"""Tensors whose bytes say which one they are."""
+"""Tensors whose bytes identify them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 
 
 def pattern(number: int, mib: int = 8) -> torch.Tensor:
-    """On the host, different from every other number's at each element."""
+    """A tensor on the host that differs from every other number's at each element."""
     return torch.arange(mib * MIB // 4, dtype=torch.int32) * -1640531535 + number * 977
 
 
 def many(count: int, mib: int = 8) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Pairs: on the host, and the same as a managed tensor."""
+    """Pairs of a host tensor and the same as a managed tensor."""
     originals = [pattern(i, mib) for i in range(count)]
     return [(original, original.to("managed")) for original in originals]
 

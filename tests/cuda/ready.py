@@ -1,6 +1,6 @@
-"""A process that has imported PyTorch, and forks another for each script that it is given.
+"""A process that has imported PyTorch, and forks a child for each script that it is given.
 
-The import is most of what a short script takes. CUDA has not begun, and Innkeeper is not loaded, before the
+The import takes most of a short script's time. CUDA has not begun, and Innkeeper is not loaded, before the
 fork. A script is a line of JSON on stdin, answered by its exit status, negative for a signal:
 {"script": text, "environment": {name: value}, "output": path, "errors": path}
 """
@@ -18,7 +18,7 @@ TIMEOUT = 120  # seconds
 
 
 def become(order: dict) -> str:
-    """Makes this process one that was started for the script."""
+    """Makes this process like one that was started for the script."""
     signal.alarm(TIMEOUT)
     os.environ.clear()
     os.environ.update(order["environment"])
@@ -32,7 +32,7 @@ def become(order: dict) -> str:
 
 
 def wait_for_orders() -> str | None:
-    """In the process that was forked for it a script; None once there are no more."""
+    """Reads the scripts and forks. Returns a script in the forked child; None at the end."""
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -1,4 +1,4 @@
-"""What PyTorch composes for most devices and has a kernel of for CUDA: cards behind managed have it too."""
+"""Operators composed for most devices that have a kernel for CUDA: GPUs behind managed use the kernel."""
 
 from __future__ import annotations
 

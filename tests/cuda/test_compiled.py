@@ -1,6 +1,6 @@
-"""``torch.compile`` where cards compute: Triton's kernels, as operators (innkeeper.inductor.launch).
+"""``torch.compile`` where GPUs compute: Triton's kernels, as operators (innkeeper.inductor.launch).
 
-No card runs them here. Triton's interpreter does (``INTERPRETED``), or they are compiled as for a card and
+No GPU runs them here. Triton's interpreter does (``INTERPRETED``), or they are compiled as for a GPU and
 their launches held to CUDA's rules and counted, without a result.
 """
 
@@ -45,7 +45,7 @@ x = torch.randn(32, 64, generator=torch.Generator().manual_seed(1))
 """
 
 
-# What it computes is exact in any order and by any kernel. (A sine is another where Inductor compiles it.)
+# The function's result is exact in any order and by any kernel. (A sine differs where Inductor compiles it.)
 SHARED = """
 import innkeeper, torch
 
@@ -64,7 +64,7 @@ def test_a_cache_is_shared_with_machines_that_have_no_card_and_with_plain_cuda(t
     assert total == on_host
     assert any(tmp_path.iterdir()), "there is nothing to take"
     card = "cuda:0:64MiB,host:1GiB"
-    for _ in range(2):  # compiled, then taken from the cache
+    for _ in range(2):  # Compiles, then takes the graph from the cache.
         assert run(cuda, card, tmp_path, **INTERPRETED).stdout.split() == ["cuda", "0", "0", result]
         found = run(managed, card, tmp_path, **INTERPRETED).stdout.split()
         assert (found[0], found[2:]) == ("managed", ["0", result])

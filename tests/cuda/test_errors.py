@@ -1,4 +1,4 @@
-"""An error of a card is no want of memory: it names the card and the call, and only what is gone is lost."""
+"""An error of a GPU is no want of memory: it names the GPU and the call, and only lost data is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"
 
 @contextlib.contextmanager
 def failing_copies(count: int, says: str) -> Iterator[None]:
-    """The next copies fail, and what needs one fails with the card's error. No byte is lost by it."""
+    """The next copies fail, and operators that need one fail with the GPU's error. No byte is lost by it."""
     for _ in range(count):
         fail("cudaMemcpyAsync")
     with pytest.raises(torch.AcceleratorError, match=says):
@@ -51,7 +51,8 @@ def test_so_it_is_when_the_card_itself_was_full() -> None:
     pairs = many(4)
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]
-    with fake.others_hold(0, free), failing_copies(4, "cuda:0: copying"):  # of each block that could leave
+    # One copy of each block that could leave.
+    with fake.others_hold(0, free), failing_copies(4, "cuda:0: copying"):
         torch.empty(32 * MIB, dtype=torch.uint8, device="cuda")
     check(pairs)
 
@@ -77,15 +78,15 @@ def test_page_locking_that_is_refused_costs_speed_alone(error: int) -> None:
     before = ask("locked_bytes")
     for _ in range(64):
         fail("cudaHostRegister", 0, error)
-    innkeeper.configure("cuda:0:64MiB,host:2GiB")  # other slabs: nothing is locked yet
+    innkeeper.configure("cuda:0:64MiB,host:2GiB")  # New slabs: nothing is locked yet.
     pairs = many(12)
     assert (
         torch.full((MIB,), 3.0, device="cuda").sum().item() == 3.0 * MIB
-    )  # no kernel's check finds the error
+    )  # No kernel's check finds the error.
     check(pairs)
     ask("cancel_failures")
     assert innkeeper.stats()["evictions"] > 0
-    assert ask("locked_bytes") < before + MIB  # item() locks 4 bytes
+    assert ask("locked_bytes") < before + MIB  # item() locks 4 bytes.
 
 
 def test_a_copy_whose_wait_failed_is_over_before_others_have_its_memory() -> None:
@@ -99,7 +100,7 @@ def test_a_copy_whose_wait_failed_is_over_before_others_have_its_memory() -> Non
     with pytest.raises(torch.AcceleratorError), innkeeper.resident(x, "host"):
         pass
     ask("cancel_failures")
-    innkeeper.prefetch(y, "host")  # into the same memory, by the other card
+    innkeeper.prefetch(y, "host")  # into the same memory, by the other GPU
     with innkeeper.resident(y, "host") as real:
         torch.cuda.synchronize(0)
         assert bool((real == 3).all())
@@ -185,7 +186,7 @@ def test_memory_whose_unlocking_failed_is_never_taken_for_other_memory() -> None
     del pairs
     gc.collect()
     fail("cudaHostUnregister")
-    for size in (1, 2, 3, 4):  # other slabs, which may get the addresses
+    for size in (1, 2, 3, 4):  # New slabs, which may get the addresses.
         innkeeper.configure(f"cuda:0:64MiB,host:{size}GiB")
         assert torch.full((MIB,), 3.0, device="cuda").sum().item() == 3.0 * MIB
         pairs = many(6, 16)
@@ -196,7 +197,7 @@ def test_memory_whose_unlocking_failed_is_never_taken_for_other_memory() -> None
 
 @pytest.fixture
 def broken_after() -> Iterator[None]:
-    """The fake's own mercy: after the test the card works again."""
+    """The fake's own mercy: after the test the GPU works again."""
     yield
     gc.collect()
     for card in (0, 1):
@@ -225,7 +226,7 @@ def test_a_card_that_is_gone_takes_with_it_what_it_alone_held_by_name(error: int
     with innkeeper.on("cuda:1"):
         assert torch.equal(elsewhere.add_(1).cpu(), pattern(2) + 2)
         assert torch.equal(with_host.add_(1).cpu(), pattern(1) + 1)
-    fresh = torch.ones(MIB, device="managed")  # placed where a card works
+    fresh = torch.ones(MIB, device="managed")  # placed where a GPU works
     assert innkeeper.where(fresh) == ["cuda:1"]
     assert fresh.sum().item() == MIB
     innkeeper.manager().check_invariants()
@@ -241,7 +242,7 @@ def test_what_was_on_its_way_down_when_the_card_went_is_lost_with_its_reason() -
     with innkeeper.on("cuda:0"):
         tensor = pattern(0).to("managed").add_(1)
     torch.cuda.synchronize()
-    innkeeper.evict(tensor)  # the copy has not run
+    innkeeper.evict(tensor)  # The copy has not run.
     ask("break", 0, UNKNOWN)
     for _ in range(2):
         with pytest.raises(torch.AcceleratorError, match="cuda:0"):

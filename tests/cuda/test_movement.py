@@ -1,4 +1,4 @@
-"""Bytes that go up, down and across come back as they were, in every order in which the card may work."""
+"""Bytes that go up, down and across come back as they were, in every order in which the GPU may work."""
 
 from __future__ import annotations
 
@@ -66,13 +66,14 @@ def test_prefetch_write_back_and_evict_by_request() -> None:
 
 
 def test_host_memory_that_a_copy_still_reads_is_not_given_to_another() -> None:
-    """Evicting writes host memory that was just let go by a fetch whose copy has not run."""
+    """An eviction writes host memory that a fetch has just released, whose copy has not run."""
     pairs = many(3, 16)
     for _ in range(6):
         for original, managed in pairs:
             innkeeper.evict(managed)
             innkeeper.prefetch(managed, "cuda:0")
-            managed.add_(0)  # drops the host's replica while the copy from it may not have run
+            # Drops the host's replica while the copy from it may not have run.
+            managed.add_(0)
             other = torch.full((4 * MIB,), -1, dtype=torch.int32, device="managed")
             innkeeper.evict(other)
             assert torch.equal(managed.cpu(), original)
@@ -80,7 +81,7 @@ def test_host_memory_that_a_copy_still_reads_is_not_given_to_another() -> None:
 
 @pytest.mark.usefixtures("late")
 def test_memory_that_a_copy_still_reads_is_not_unmapped() -> None:
-    """PyTorch's allocator waits for the stream of what it unmaps, not for a copy from there."""
+    """PyTorch's allocator waits for the stream of the memory that it unmaps, not for a copy from there."""
     original = pattern(1, 24)
     managed = original.to("managed").add_(0)
     torch.cuda.synchronize()
@@ -88,7 +89,7 @@ def test_memory_that_a_copy_still_reads_is_not_unmapped() -> None:
     innkeeper.evict(managed)
     assert ask("pending") > 0, "its copy is still to be made"
     with others_hold(0, left - 8 * MIB), torch.cuda.stream(torch.cuda.Stream()):
-        other = torch.full((5 * MIB,), 3, dtype=torch.int32, device="cuda")  # 20 MiB of the card's 32
+        other = torch.full((5 * MIB,), 3, dtype=torch.int32, device="cuda")  # 20 MiB of the GPU's 32
         assert bool((other.cpu() == 3).all())
     assert torch.equal(managed.cpu(), original)
 
@@ -140,7 +141,7 @@ def test_copies_use_page_locked_memory() -> None:
     pairs = many(10)
     check(pairs)
     assert innkeeper.stats()["evictions"] > 0
-    # The host's replicas lie in locked slabs.
+    # The host's replicas are in locked slabs.
     assert ask("locked_bytes") - before >= node("host")["replicas"] > 0
 
 

@@ -1,6 +1,6 @@
-"""Collectives between cards: two processes with a fake card each, on a fake NCCL, give what Gloo gives.
+"""Collectives between GPUs: two processes with a fake GPU each, on a fake NCCL, give the results of Gloo.
 
-That sums run beside the backward is not seen here: the fake runs a process's work under one lock.
+The test does not see that sums run concurrently with backward: the fake runs a process's work under one lock.
 """
 
 from __future__ import annotations

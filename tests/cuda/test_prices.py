@@ -1,4 +1,4 @@
-"""Plans price the kernels of a GPU, which nobody times, by their work."""
+"""Plans price the kernels of a GPU, which have no measured times, by their work."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_periods_have_seconds_and_a_bound() -> None:
     stats = innkeeper.stats()
     assert stats["planned_periods"] > 0
     period = stats["period"]
-    # Six products of each layer, at the rates that the driver's report of eight multiprocessors comes to: at
-    # least as long as an H100's whole, and no longer than a second.
+    # Six products of each layer, at the rates that follow from the driver's report of eight multiprocessors.
+    # The time is at least a whole H100's, and at most a second.
     flops = 8 * 3 * 2 * 64 * 1024 * 1024
     assert flops / 989e12 < period["kernel_seconds"] < 1
     assert period["seconds"] > 0 and stats["time_bound"] >= period["kernel_seconds"]

@@ -1,4 +1,4 @@
-"""Processes with settings of their own: they fork, end, have an old driver, other cards' names, no peers.
+"""Processes with settings of their own: they fork, end, have an old driver, other GPUs' names, no peers.
 
 A violation of CUDA's rules ends each with a status of its own (tests/fake_cuda/runtime/report.h).
 """
@@ -40,7 +40,7 @@ def ready() -> Iterator[None]:
 
 
 def run(script: str, fresh: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a process of its own: `fresh` where how the process began is what is tested."""
+    """Runs a script in a process of its own; `fresh`: a new interpreter, for tests of the process's start."""
     settings = {
         "PYTHONPATH": PATH,
         "INNKEEPER_NODES": "cuda:0:64MiB,host:1GiB",
@@ -192,7 +192,7 @@ for i, (original, managed) in enumerate(pairs):
 check([(original + 1, managed) for original, managed in pairs])
 assert innkeeper.stats()["evictions"] > 0
 """,
-        fresh="PYTORCH_CUDA_ALLOC_CONF" in machine,  # which PyTorch reads when it is imported
+        fresh="PYTORCH_CUDA_ALLOC_CONF" in machine,  # PyTorch reads the variable when it is imported.
         **machine,
     )
 

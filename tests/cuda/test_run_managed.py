@@ -12,7 +12,7 @@ from processes import RunProgram
 
 @pytest.fixture
 def run(run_python: RunProgram, tmp_path: Path) -> Callable[..., list[str]]:
-    """The lines that a script prints which ``python -m innkeeper`` runs, with the run's nodes or others."""
+    """Lines of a script that ``python -m innkeeper`` runs, with the run's nodes or others."""
 
     def lines(code: str, nodes: str = os.environ["INNKEEPER_NODES"], **environment: str) -> list[str]:
         script = tmp_path / "script.py"

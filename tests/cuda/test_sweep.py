@@ -1,4 +1,4 @@
-"""Whichever call to CUDA fails in a training step, nothing is lost (cuda_sweep.py does the work)."""
+"""A failure of any call to CUDA in a training step loses nothing (cuda_sweep.py does the work)."""
 
 from __future__ import annotations
 

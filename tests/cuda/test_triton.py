@@ -1,7 +1,7 @@
-"""Kernels of Triton's that a program launches by hand are lent managed tensors' memory.
+"""Triton's kernels that a program launches by hand get the memory of managed tensors.
 
-No card computes them here. They are compiled for one, and their launches are held to CUDA's rules; Triton
-asks the driver itself whether each address is a card's.
+No GPU computes them here. They are compiled for one, and their launches are held to CUDA's rules; Triton
+asks the driver itself whether each address is a GPU's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ print(innkeeper.where(out))
 
 
 def test_they_are_launched_where_the_operands_are(tmp_path: Path):
-    script = tmp_path / "script.py"  # Triton reads its kernels' source
+    script = tmp_path / "script.py"  # Triton reads its kernels' source.
     script.write_text(SCRIPT)
     nodes = "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"
     done = run(f"import runpy; runpy.run_path({str(script)!r})", nodes, tmp_path, FAKE_CUDA_CARDS="2")

@@ -1,7 +1,7 @@
-// A library with the part of AMD SMI's C interface that innkeeper calls, that says what its script says
-// (tests/fake_nvml/script.h), in the layouts of the version that the script names. Like the real one of ROCm
-// 6: starts are not counted, so that stopping it once ends it for all. Stricter than the real one: a child of
-// fork() must restart it.
+// A library with the part of AMD SMI's C interface that innkeeper calls; its script
+// (tests/fake_nvml/script.h) decides the answers, in the layouts of the version that the script names. Like
+// the real one of ROCm 6 it does not count starts, so that stopping it once ends it for all. Stricter than
+// the real one: a child of fork() must restart it.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -30,7 +30,7 @@ fake_nvml::Stage stage("INNKEEPER_FAKE_AMDSMI", amdsmi::kNotInitialized);
 constexpr uintptr_t kSocketMark = 2;
 constexpr uintptr_t kDeviceMark = 1;
 
-// Each card is in a socket of its own.
+// Each GPU is in a socket of its own.
 template <class Handle>
 Handle handle_of(uintptr_t generation, size_t card, uintptr_t mark) {
   return reinterpret_cast<Handle>((generation << 24) | (card << 12) | mark);
@@ -76,7 +76,7 @@ Code write_text(Call& call, const std::string& text, void* place, size_t length)
   return call.answer(place, length, true);
 }
 
-// As the library does: count alone where there is no room given.
+// Like the library: writes only the count if the caller passes no array.
 template <class Handle>
 Code write_handles(Call& call, uint32_t* count, Handle* handles, const std::vector<Handle>& all) {
   if (handles == nullptr) {
@@ -102,7 +102,7 @@ Code write_processes(Call& call, uint32_t* count, Entry* list) {
       Entry entry = {};
       std::snprintf(entry.name, sizeof entry.name, "program");
       entry.pid = processes[i].pid;
-      // What cannot be told is 0.
+      // An unknown value is 0.
       entry.vram = entry.memory = processes[i].used == ~uint64_t{0} ? 0 : processes[i].used;
       list[i] = entry;
     }
@@ -268,7 +268,7 @@ FAKE_API Code amdsmi_get_power_cap_info(amdsmi::Device device, uint32_t, amdsmi:
   return call.answer(cap, sizeof *cap);
 }
 
-// Newer cards have no sensor at the edge.
+// Newer GPUs have no sensor at the edge.
 FAKE_API Code amdsmi_get_temp_metric(amdsmi::Device device, int sensor, int, int64_t* celsius) {
   Call call(__func__, device);
   if (call.code() != amdsmi::kSuccess) return call.code();

@@ -1,5 +1,5 @@
-// CUDA's functions that the fake's tests call, and what they all need. The fake reads the environment once,
-// so a test with settings of its own runs in a process of its own (in_process).
+// CUDA functions that the fake's tests call, and shared helpers of the tests. The fake reads the environment
+// once, so a test with settings of its own runs in a process of its own (in_process).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -61,10 +61,10 @@ Error cuMemMap(unsigned long long at, size_t size, size_t offset, unsigned long 
 Error cuMemUnmap(unsigned long long at, size_t size);
 }
 
-inline constexpr int kDefaultKind = 4;  // cudaMemcpyDefault
+inline constexpr int kDefaultKind = 4;  // Value of cudaMemcpyDefault.
 inline constexpr int kLate = 0, kEarly = 1, kRandom = 2;
 
-// Each test begins late, with cards that work, and ends with nothing pending and without violations.
+// Each test begins late, with GPUs that work, and ends with nothing pending and without violations.
 class FakeCuda : public testing::Test {
  protected:
   void SetUp() override {
@@ -100,7 +100,7 @@ class FakeCuda : public testing::Test {
     EXPECT_EQ(cudaHostAlloc(&data, size, 0), kSuccess);
     return static_cast<char*>(data);
   }
-  // The bytes, waited for.
+  // The bytes of device memory, after a wait.
   static std::string bytes(const void* device, size_t size) {
     std::string text(size, '?');
     EXPECT_EQ(cudaDeviceSynchronize(), kSuccess);
@@ -109,7 +109,7 @@ class FakeCuda : public testing::Test {
   }
 };
 
-// Runs `body` in a process that begins again with these settings; it must return true there.
+// Runs `body` in a process that starts with these settings; `body` must return true there.
 inline void in_process(const std::vector<std::pair<const char*, const char*>>& environment,
                        const std::function<bool()>& body, int status = 0) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";

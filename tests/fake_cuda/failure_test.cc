@@ -1,4 +1,4 @@
-// Failures on demand: one call, a card that is broken for good, a driver too old, a process that was forked.
+// Failures on demand: one call, a GPU that is broken for good, a driver too old, a process that was forked.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kSize = 64;
 using Failure = FakeCuda;
 
-// Up, across and down on the current card; the first error, and what arrived.
+// Copies up, across and down on the current GPU; returns the first error, and the bytes that arrived.
 Error round_trip(std::string* seen) {
   void *first = nullptr, *second = nullptr, *host = nullptr;
   StreamHandle s = nullptr;
@@ -83,9 +83,9 @@ TEST_F(Failure, AStickyErrorIsAnsweredByEveryCallAndDropsWhatWasPending) {
   EXPECT_EQ(cudaEventSynchronize(e), kIllegalAddress);
   EXPECT_EQ(cudaDeviceSynchronize(), kIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), kIllegalAddress);
-  EXPECT_EQ(cudaGetLastError(), kIllegalAddress);  // clearing does not help
+  EXPECT_EQ(cudaGetLastError(), kIllegalAddress);  // Clearing the error does not help.
   EXPECT_EQ(fake_cuda_pending(), 0U);
-  EXPECT_EQ(host[0], '\xff');  // what would have come down never did
+  EXPECT_EQ(host[0], '\xff');  // The copy down never ran.
   fake_cuda_repair(0);
   EXPECT_EQ(bytes(data, kSize), std::string(kSize, '\xff'));
   EXPECT_EQ(cudaFree(data), kSuccess);
@@ -111,7 +111,8 @@ TEST(FakeCudaProcess, ALostCardLeavesTheOtherAloneAndWhatItHadBeenGiven) {
     fake_cuda_break(0, kUnknown);
     void* none = nullptr;
     if (cudaMalloc(&none, 1) != kUnknown || cudaEventSynchronize(e) != kUnknown) return false;
-    if (cudaStreamWaitEvent(on_two, e, 0) != kUnknown) return false;  // the failure is told where it matters
+    // The failure appears at the call that it affects.
+    if (cudaStreamWaitEvent(on_two, e, 0) != kUnknown) return false;
     if (cudaMemcpyPeerAsync(two, 1, one, 0, kSize, on_two) != kUnknown) return false;
     char seen[3] = {};
     (void)cudaSetDevice(1);
@@ -152,7 +153,7 @@ TEST(FakeCudaProcess, AfterTheEndHasBegunTheRuntimeIsGone) {
   in_process(
       {},
       [] {
-        std::atexit([] {  // installed before the runtime's own, so it runs after that
+        std::atexit([] {  // Installed before the runtime's handler, so it runs after that.
           void* data = nullptr;
           if (cudaMalloc(&data, 1) != kUnloading) _exit(1);
         });

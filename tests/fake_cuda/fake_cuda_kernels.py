@@ -1,4 +1,4 @@
-"""Loads the fake card's kernels whenever PyTorch is imported (an entry point of torch.backends)."""
+"""Loads the fake GPU's kernels whenever PyTorch is imported (an entry point of torch.backends)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// What a card would not forgive is a violation here.
+// The fake reports as a violation each use of memory that would fault on a real GPU.
 #include <unistd.h>
 
 #include "calls.h"
@@ -71,7 +71,7 @@ TEST_F(Memory, WorkOnMemoryThatWasUnmappedIsNoticed) {
   ASSERT_EQ(cuMemCreate(&handle, kPage, &prop, 0), kSuccess);
   ASSERT_EQ(cuMemMap(at, kPage, 0, handle, 0), kSuccess);
   EXPECT_EQ(cuMemRelease(handle), kSuccess);
-  EXPECT_EQ(fake_cuda_used(0), kPage);  // mapped still
+  EXPECT_EQ(fake_cuda_used(0), kPage);  // Still mapped.
   ASSERT_EQ(cudaMemsetAsync(reinterpret_cast<void*>(at), 0, kPage, stream()), kSuccess);
   EXPECT_EQ(cuMemUnmap(at, kPage), kSuccess);
   EXPECT_EQ(fake_cuda_used(0), 0U);

@@ -1,4 +1,4 @@
-// A program that waits is right in every mode; take one wait out of it and it is wrong, late.
+// A program that waits is right in every mode; without one of its waits it is wrong in late mode.
 #include <unistd.h>
 
 #include <string>
@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kSize = 64;
 
-// Bytes go up on one stream, across on another and down on a third, each in order by an event. `skip`
-// leaves one of the waits out. Returns what arrives.
+// Bytes go up on one stream, across on another and down on a third, each in order by an event. `skip` leaves
+// one of the waits out. Returns the bytes that arrive.
 class Ordering : public FakeCuda {
  protected:
   enum Wait { kNone, kUpToAcross, kAcrossToDown, kDownToHost };
@@ -77,7 +77,7 @@ TEST_F(Ordering, SomeSeedFindsAForgottenWait) {
     found += run(kUpToAcross) != kRight ? 1 : 0;
   }
   EXPECT_GT(found, 0);
-  EXPECT_LT(found, 20);  // and some does not, or random would be late
+  EXPECT_LT(found, 20);  // Some orders hide it; otherwise random would be late.
 }
 
 TEST_F(Ordering, FromLockedMemoryBytesAreReadWhenTheCopyRuns) {

@@ -1,10 +1,10 @@
 """Makes the libraries that a CUDA build of PyTorch loads, of the fakes: stubs.py TORCH RUNTIME NCCL OUT.
 
-RUNTIME and NCCL are the static libraries of those folders. OUT then holds libcudart.so.13, to which
-libcuda.so.1 is a link: the fake, and for what PyTorch wants beyond it functions that say so and answer "not
-supported"; and the same for libnccl.so.2. libnvidia-ml.so.1, which PyTorch opens itself, knows the cards and
-nothing of them. Every other library of NVIDIA's is a link to one of stubs that
-answer 1, nobody's success. All have the symbol versions that PyTorch's libraries name: the loader insists on
+RUNTIME and NCCL are the static libraries of those directories. OUT then holds libcudart.so.13, to which
+libcuda.so.1 is a link: the fake, and stubs of all other functions that PyTorch needs, which print a line and
+answer "not supported"; and the same for libnccl.so.2. libnvidia-ml.so.1, which PyTorch opens itself, knows
+the number of GPUs and nothing else. Every other library of NVIDIA's is a link to one of stubs that answer 1,
+an error in all of them. All have the symbol versions that PyTorch's libraries name: the loader insists on
 them.
 
 Which names those are is read from PyTorch's libraries, so a newer PyTorch needs no change here.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 CUDART = "libcudart.so.13"
 NCCL = "libnccl.so.2"
-OURS = (CUDART, "libcuda.so.1")  # what the runtime's file stands for
+OURS = (CUDART, "libcuda.so.1")  # Libraries that the runtime's file stands for.
 VENDOR = re.compile(r"lib(?:cu|nv|nccl)")
 # Functions of libraries that give theirs no versions.
 UNVERSIONED = re.compile(r"(?:cuFile|cusparseLt|nccl|curand|nvshmem)[A-Za-z_]")
@@ -28,7 +28,7 @@ VERSIONED = ("libcu", "libnv", "NVSHMEM")
 
 
 def output(*command: str | Path) -> str:
-    """What a command that must succeed prints."""
+    """Output of a command that must succeed."""
     return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
 
 
@@ -38,7 +38,7 @@ def run(*command: str | Path) -> None:
 
 
 class Wanted:
-    """What PyTorch's libraries ask of NVIDIA's."""
+    """Libraries and symbols of NVIDIA's that PyTorch's libraries need."""
 
     def __init__(self, torch: Path) -> None:
         libraries = sorted((torch / "lib").glob("*.so")) + sorted(torch.glob("_C*.so"))
@@ -58,7 +58,7 @@ class Wanted:
 
 def shared(out: Path, soname: str, versions: str, *inputs: str | Path) -> None:
     """Links a shared library with a version script."""
-    (out / soname).unlink(missing_ok=True)  # it may be a link
+    (out / soname).unlink(missing_ok=True)  # The file may be a link.
     script = out / f"{soname}.map"
     script.write_text(versions)
     run("g++", "-shared", "-fPIC", f"-Wl,-soname,{soname}", f"-Wl,--version-script={script}", "-o",

@@ -1,4 +1,4 @@
-// One call of a fake library, whichever vendor's: what comes before and after each function's own work.
+// One call of a fake library of any vendor: the steps before and after each function's own work.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace fake_nvml {
 // A library's state. A start is good in its own process only: a child of fork() must start again.
 class Stage {
  public:
-  // `variable` names the script's file; `not_started` is what a call answers before the start.
+  // `variable` names the script's file; `not_started` is the answer of a call before the start.
   Stage(const char* variable, int not_started) : not_started_(not_started), variable_(variable) {}
 
   void start();
@@ -32,15 +32,15 @@ class Stage {
   const char* const variable_;
   std::mutex mutex_;
   std::shared_ptr<const Script> script_;
-  pid_t pid_ = 0;  // that started the library
+  pid_t pid_ = 0;  // Process that started the library.
   int starts_ = 0;
-  uintptr_t generation_ = 1;  // of the cards: handles of an older one are stale
+  uintptr_t generation_ = 1;  // Generation of the GPUs: handles of an older one are stale.
   std::atomic<uint64_t> draws_ = 0;
 };
 
 class BasicCall {
  public:
-  // Not 0: what the function returns at once.
+  // Code that the function must return at once; 0: none.
   int code() const { return code_; }
   const Script& script() const { return *script_; }
   uintptr_t generation() const { return generation_; }
@@ -70,7 +70,7 @@ class BasicCall {
   bool garbage_ = false;
 };
 
-// What a function of a library returns: the failure that its call meets, or what `write` returns.
+// Return value of a library function: the failure that its call meets, or the value of `write`.
 template <class Call, class Write>
 int answered(Call call, const Write& write) {
   return call.code() != 0 ? call.code() : write(call);

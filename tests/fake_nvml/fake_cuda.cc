@@ -1,11 +1,12 @@
-// A CUDA driver with no more than what we ask of one, to stand where libcuda.so.1 does: the devices
+// A CUDA driver with only the functions that innkeeper calls, in the place of libcuda.so.1: the devices
 // (telemetry/cuda_view.h) and copies (cli/measure/links.h). INNKEEPER_FAKE_CUDA lists the machine's UUIDs in
 // CUDA's own order ("GPU-...,GPU-..."). As in the real one nothing answers before cuInit, and cuInit reads
 // CUDA_VISIBLE_DEVICES (indices, or whole UUIDs) once.
 //
 // Copies are made at once, and take the time of kRates on a clock of their own. INNKEEPER_FAKE_CUDA_PEERS=1:
-// cards reach each other's memory. INNKEEPER_FAKE_CUDA_ERROR="FUNCTION CODE": that function fails. A wrong
-// address, context, stream or event fails; what was not given back is told on standard error at the end.
+// GPUs reach each other's memory. INNKEEPER_FAKE_CUDA_ERROR="FUNCTION CODE": that function fails. A wrong
+// address, context, stream or event fails; the library reports unreleased memory on standard error at the
+// end.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,7 +35,7 @@ std::vector<std::string> words(const char* text) {
 }
 
 bool started = false;
-std::vector<std::string> devices;  // by ordinal
+std::vector<std::string> devices;  // UUIDs by ordinal.
 
 using Handle = void*;
 using Address = unsigned long long;
@@ -45,12 +46,12 @@ struct Context {
 };
 struct Thing {  // a stream or an event
   Context* home = nullptr;
-  double time = -1;  // of an event: when it was recorded
+  double time = -1;  // Time at which an event was recorded, seconds; -1: not recorded.
 };
 
 double now = 0;
-std::map<int, Context> contexts;                                // by device
-std::map<Address, std::pair<size_t, Context*>> device_buffers;  // malloc'ed
+std::map<int, Context> contexts;                                // Contexts by device.
+std::map<Address, std::pair<size_t, Context*>> device_buffers;  // Allocated device memory with its context.
 std::map<void*, size_t> host_buffers;
 std::set<Handle> things;
 Context* current = nullptr;
@@ -65,7 +66,7 @@ struct Accounts {
   }
 } accounts;
 
-// What the environment orders this function to fail with, or 0.
+// Code with which the environment orders this function to fail, or 0.
 int ordered(const char* function) {
   const char* text = std::getenv("INNKEEPER_FAKE_CUDA_ERROR");
   std::istringstream stream(text == nullptr ? "" : text);

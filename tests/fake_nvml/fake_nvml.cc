@@ -1,6 +1,6 @@
-// A library with the part of NVML's C interface that innkeeper calls, that says what its script says
-// (script.h). Like the real one: starts are counted, a start is good in its own process only (a child of
-// fork() must start again), a handle is good until the cards change, and calls are thread safe.
+// A library with the part of NVML's C interface that innkeeper calls; its script (script.h) decides the
+// answers. Like the real one it counts starts, and a start is good in its own process only (a child of fork()
+// must start again). A handle is good until the GPUs change. Calls are thread safe.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -24,7 +24,7 @@ nvml::Device handle_of(uintptr_t generation, size_t card, size_t instance_plus_o
   return reinterpret_cast<nvml::Device>((generation << 24) | (card << 12) | (instance_plus_one << 4) | 1);
 }
 
-// A call of a function, and of one that asks about a card or an instance.
+// A call of a function, and of one that asks about a GPU or an instance.
 class Call : public BasicCall {
  public:
   explicit Call(const char* function) : BasicCall(stage, function) {
@@ -68,7 +68,7 @@ Code write_text(Call& call, const std::string& text, char* buffer, uint32_t leng
   return call.answer(buffer, length, true);
 }
 
-// A number that the card may not support.
+// A number that the GPU may not support.
 template <class T>
 Code write_number(Call& call, const std::optional<T>& number, T* place) {
   if (!number) return nvml::kNotSupported;
@@ -81,7 +81,7 @@ Code write_pci(Call& call, Pci* pci) {
   const std::string& bus_id = call.device().bus_id;
   if (bus_id.empty()) return nvml::kNotSupported;
   *pci = Pci{};
-  // The older field has room for four digits of the domain.
+  // The older field holds four digits of the domain.
   const std::string shown = bus_id.size() < sizeof pci->bus_id ? bus_id : bus_id.substr(bus_id.size() - 12);
   std::memcpy(pci->bus_id, shown.data(), shown.size());
   return call.answer(pci, sizeof *pci);
@@ -310,7 +310,7 @@ FAKE_API Code nvmlDeviceGetMemoryInfo_v2(nvml::Device handle, nvml::Memory2* mem
   if (memory->version != (40U | 2U << 24)) return nvml::kArgumentVersionMismatch;
   const auto& truth = call.device().memory;
   if (!truth) return nvml::kNotSupported;
-  // Some drivers count what they reserve as used here too; nobody may rely on either.
+  // Some drivers count their reserved memory as used here too; callers must rely on neither.
   *memory = {memory->version, truth->total, truth->reserved, truth->total - truth->reserved - truth->used,
              truth->used + truth->reserved};
   return call.answer(memory, sizeof *memory);
@@ -360,7 +360,7 @@ FAKE_API Code nvmlDeviceGetMigDeviceHandleByIndex(nvml::Device handle, uint32_t 
                                                   nvml::Device* instance) {
   Call call(__func__, handle);
   if (call.code() != nvml::kSuccess) return call.code();
-  // As on real cards, places between instances are empty: here the first one is.
+  // As on real GPUs, places between instances are empty: here the first one is.
   if (index == 0 || index > call.device().instances.size()) return nvml::kNotFound;
   *instance = fake_nvml::handle_of(call.generation(), call.card_index(), index);
   return call.answer(instance, sizeof *instance);

@@ -1,6 +1,6 @@
-// What other programs ask of NVML and we do not (bench/cli_start.py runs them beside ours): a card that
-// supports none of it, as the real library answers for many. Without these they would spend their time on
-// functions that are not there.
+// NVML functions that other programs call and innkeeper does not (bench/cli_start.py runs them for
+// comparison). The GPU supports none of them, as the real library answers for many. Without these the
+// programs would spend their time on missing functions.
 #include "telemetry/nvml_abi.h"
 
 #define NOT_SUPPORTED(function) \

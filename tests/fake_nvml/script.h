@@ -1,33 +1,33 @@
-// What a fake library is to say: a text file, named by INNKEEPER_FAKE_NVML for NVML and by
-// INNKEEPER_FAKE_AMDSMI for AMD SMI. It is read when the library is started, and again whenever the cards are
-// counted and it has changed, so that a test can change the machine. One statement a line, # begins a
+// The script of a fake library: a text file, named by INNKEEPER_FAKE_NVML for NVML and by
+// INNKEEPER_FAKE_AMDSMI for AMD SMI. The library reads it when it starts, and again whenever the GPUs are
+// counted and the file has changed, so that a test can change the machine. One statement a line, # begins a
 // comment; sizes are bytes or end in k, M, G.
 //
 //   driver 550.54.15              nvml 12.550.54.15             cuda 12040
 //   log PATH                      each call is appended there: name and pid
-//   garbage SEED PERCENT          so many of the calls fail or succeed at random, with nonsense
-//   answers HEX                   what `garbage` decides and answers comes from these bytes, then it ends
-//   topology A B LEVEL            the common ancestor of the cards A and B (0, 10, ... 50)
-//   error FUNCTION CODE           FUNCTION fails: for all, or for the card or instance it stands under
-//   slow FUNCTION MILLISECONDS    FUNCTION takes so long
+//   garbage SEED PERCENT          PERCENT of the calls fail or succeed at random, with nonsense
+//   answers HEX                   `garbage` takes its decisions and answers from these bytes, then ends
+//   topology A B LEVEL            the common ancestor of the GPUs A and B (0, 10, ... 50)
+//   error FUNCTION CODE           FUNCTION fails: for all, or for the GPU or instance above it
+//   slow FUNCTION MILLISECONDS    FUNCTION takes that time
 //   hold FUNCTION                 FUNCTION does not return before the file has changed
-//   card UUID                     begins a card; what follows is the card's
+//   card UUID                     begins a GPU; the following lines are the GPU's
 //     bus 00000000:81:00.0        name NVIDIA H200              lost
 //     memory TOTAL RESERVED USED  utilization GPU MEMORY        power WATTS [LIMIT]
 //     temperature CELSIUS         clocks SM MEMORY              mig MAX_INSTANCES
 //     clock_reasons BITS          (why clocks are low)
 //     process PID BYTES|unknown [graphics]
 //     nvlink CARD|switch COUNT
-//   instance UUID GI CI           begins a MIG instance of the card above: memory, process, name, error,
+//   instance UUID GI CI           begins a MIG instance of the GPU above: memory, process, name, error,
 //   slow, hold
 //
 // For AMD SMI: `card` has the unique id in hexadecimal digits, or `none`; LEVEL of `topology` is the hops;
 // and
 //   library 26 0 2 0              its version; structs have that version's layout
-//     node N                      the card's compute node, as the kernel numbers them
+//     node N                      the GPU's compute node, as the kernel numbers them
 //
-// What a card does not say it does not support. A file that cannot be understood ends the process, with a
-// line on standard error: a test must not pass on it.
+// A GPU does not support values that its script lacks. A file that cannot be understood ends the process,
+// with a line on standard error: a test must not pass on it.
 #pragma once
 
 #include <array>
@@ -68,7 +68,7 @@ struct Device {
   std::optional<std::pair<uint32_t, uint32_t>> clocks = {};
   std::optional<uint64_t> clock_reasons = {};
   std::vector<Process> processes = {};
-  std::vector<int> nvlinks = {};                // a card's index, or kSwitch
+  std::vector<int> nvlinks = {};                // a GPU's index, or kSwitch
   std::optional<uint32_t> most_instances = {};  // MIG is on
   std::vector<Device> instances = {};
   uint32_t gpu_instance = 0, compute_instance = 0;
@@ -87,7 +87,7 @@ struct Script {
   Behaviour behaviour;
   std::map<std::pair<int, int>, int> topology;
   std::vector<Device> cards;
-  std::pair<int64_t, int64_t> version;  // of the file: changes when it does
+  std::pair<int64_t, int64_t> version;  // Version of the file: changes when the file does.
 };
 
 // `variable` names the file; not set: no cards.

@@ -1,4 +1,4 @@
-// The n-th call to a device fails, for every n until a run is clean: whatever fails, every block keeps its
+// The n-th call to a device fails, for every n until a run is clean. After each failure every block keeps its
 // bytes, the accounting equals a recount (I7), and the program goes on when the device does.
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ class FaultedProgram {
  public:
   explicit FaultedProgram(Machine& machine) : machine_(machine) {}
 
-  // A fixed program that makes room, fetches, copies between accelerators and spills to disk. Returns its
+  // A fixed program that evicts, fetches, copies between accelerators and spills to disk. Returns its
   // failures.
   int run() {
     for (size_t i = 0; i < 6; ++i) make(i % 2, 3000 + 100 * i);
@@ -33,7 +33,7 @@ class FaultedProgram {
     return failures_;
   }
 
-  // With nothing failing any more, every block has the bytes of the last operator that succeeded.
+  // Without further failures, every block has the bytes of the last operator that succeeded.
   void check_contents() {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       for (size_t node = 0; node < 2 && !blocks_[i].contents.empty(); ++node) {
@@ -56,7 +56,7 @@ class FaultedProgram {
  private:
   struct Owned {
     Block* block;
-    Contents contents;  // empty if nobody wrote to it yet
+    Contents contents;  // Expected bytes; empty before the first write.
   };
 
   bool step(const Status& status) {
@@ -115,7 +115,7 @@ class FaultedProgram {
   void pin(size_t index, size_t node) {
     if (!step(machine_->requests().pin(*blocks_[index].block, machine_.sim(node)))) return;
     step(machine_->requests().evict(*blocks_[index].block));
-    --failures_;  // a pinned block is never evicted
+    --failures_;  // The engine never evicts a pinned block.
     machine_->requests().unpin(*blocks_[index].block);
   }
 
@@ -128,7 +128,7 @@ class FaultedProgram {
 struct FaultCase {
   const char* name;
   unsigned kinds;
-  int64_t more = 0;  // calls after it that fail too
+  int64_t more = 0;  // Number of calls after it that fail too.
   bool peers = true;
 };
 

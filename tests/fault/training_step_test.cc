@@ -1,5 +1,5 @@
-// A small training step, as an engine sees one, with the n-th thing that can fail failing, for every n until
-// it runs clean; and with two failing at random. Each time: the step is done or says why not, every block has
+// A small training step, as an engine sees one. The n-th call that can fail fails, for every n until the step
+// runs clean; then two random calls fail. Each time the step completes or returns an error, every block has
 // the bytes of the last operator that succeeded, the accounting equals a recount (I7), and training goes on.
 //
 // INNKEEPER_SEED replays the pairs drawn at random.
@@ -27,7 +27,7 @@ class Training {
     for (const Owned& owned : blocks_) machine_->destroy(owned.block);
   }
 
-  // Returns how many operators and requests failed. What depends on a result that is missing is left out.
+  // Returns the number of failed operators and requests. Skips the operators that depend on a missing result.
   int run(size_t steps) {
     failures_ = 0;
     if (blocks_.empty()) {
@@ -89,7 +89,7 @@ class Training {
     return static_cast<unsigned char>((a * 3 + b * 5 + c) % 255);
   }
 
-  // A new block made of two others; none if it failed.
+  // A new block made of two others; none if the operator failed.
   Owned result(NodeId at, const Owned& a, const Owned& b, unsigned constant) {
     if (!a.written || !b.written) return {};
     Owned made;
@@ -130,7 +130,7 @@ class Training {
 
   void fused_factories(size_t number) {
     const size_t activations =
-        blocks_.size();  // behind the batch: destroyed with the others if a test ends early
+        blocks_.size();  // Stored after the batch, and destroyed with the others if a test ends early.
     for (size_t layer = 0; layer < kLayers; ++layer) {
       const Owned& input = layer == 0 ? batch() : blocks_.back();
       blocks_.push_back(result(node(layer), input, weight(layer), 7));
@@ -171,7 +171,7 @@ const Setup kSetups[] = {
      {.accelerators = 2, .budget = KiB(12), .host_budget = KiB(14), .disk_budget = MiB(1), .peers = false}},
 };
 
-constexpr unsigned kDevices = 256 + 15;  // every kind of Fault
+constexpr unsigned kDevices = 256 + 15;  // Every kind of Fault.
 constexpr unsigned kShort = static_cast<unsigned>(DiskFault::short_transfer);
 constexpr unsigned kIo = static_cast<unsigned>(DiskFault::io_error);
 constexpr unsigned kSpace = static_cast<unsigned>(DiskFault::no_space);
@@ -179,7 +179,7 @@ constexpr unsigned kThread = static_cast<unsigned>(DiskFault::no_thread);
 
 class TrainingStep : public testing::TestWithParam<Setup> {
  protected:
-  // Trains with a plan that `arm` arms, then without; returns the failures while it was.
+  // Trains with a plan that `arm` arms, then without; returns the failures of the armed part.
   int train(FaultPlan& plan, const std::function<void()>& arm) {
     const FaultyDisk disk(&plan);
     MachineOptions options = GetParam().machine;
@@ -217,7 +217,7 @@ TEST_P(TrainingStep, GoesOnAfterAnyOneFailureOfTheSystemsDisk) {
   int64_t failures = 0;
   EXPECT_GT(sweep(kIo, failures), 10);
   EXPECT_GT(failures, 0) << "an I/O error is told";
-  EXPECT_GT(sweep(kSpace, failures), 3);  // another victim may still find room, so not all are told
+  EXPECT_GT(sweep(kSpace, failures), 3);  // Another victim may still fit, so not all failures are reported.
   failures = 0;
   EXPECT_GT(sweep(kShort, failures), 10);
   EXPECT_EQ(failures, 0) << "a short transfer is gone on with";
@@ -240,7 +240,7 @@ TEST_P(TrainingStep, GoesOnAfterTwoFailuresAtRandom) {
 INSTANTIATE_TEST_SUITE_P(Machines, TrainingStep, testing::ValuesIn(kSetups),
                          [](const testing::TestParamInfo<Setup>& test) { return test.param.name; });
 
-// The threads of a disk: whichever cannot be started, opening says so, and those that run are ended.
+// Threads of a disk: for any thread that cannot start, opening fails, and the running threads end.
 TEST(DiskThreads, OpeningFailsWithTheNumbersWhenOneCannotBeStarted) {
   for (int64_t nth = 1; nth <= 3; ++nth) {
     FaultPlan plan;

@@ -1,4 +1,5 @@
-// A fuzzer's bytes, taken from the front. What is used up gives zeros, so that every input is one.
+// A fuzzer's bytes, taken from the front. An exhausted input gives zeros, so that all bytes are a valid
+// input.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ class Input {
     rest_.remove_prefix(1);
     return value;
   }
-  // 0 to `most`.
+  // A number from 0 to `most`.
   size_t upto(size_t most) {
     size_t value = byte();
     if (most > 0xFF) value = value << 8 | byte();
@@ -39,7 +40,7 @@ class Input {
   const auto& one_of(const List& list) {
     return list[upto(std::size(list) - 1)];
   }
-  // At most `most` bytes, as many as a byte before them says.
+  // At most `most` bytes; the byte before them gives the number.
   std::string text(size_t most) {
     const size_t length = upto(most);
     const std::string_view part = rest_.substr(0, length);
@@ -52,7 +53,7 @@ class Input {
   std::string_view rest_;
 };
 
-// The parts between `separator`s; one more than there are of those.
+// The parts between `separator`s; one part more than separators.
 inline std::vector<std::string> parts_of(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (;;) {
@@ -63,7 +64,7 @@ inline std::vector<std::string> parts_of(std::string_view text, char separator) 
   }
 }
 
-// Fit to be shown to people in one line.
+// Whether the text is printable in one line.
 inline bool is_one_line(std::string_view text) { return printable(text, SIZE_MAX) == text; }
 
 }  // namespace innkeeper::fuzz

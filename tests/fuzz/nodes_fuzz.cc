@@ -1,5 +1,5 @@
-// Any text as INNKEEPER_NODES and, behind the first line end, INNKEEPER_SIM; and as a size. What is accepted
-// must make sense, what is refused must say why in one line.
+// Any text as INNKEEPER_NODES and, after the first line end, INNKEEPER_SIM; and as a size. An accepted text
+// must make sense; a refusal must state its reason in one line.
 #include <cstddef>
 #include <cstdint>
 #include <set>

@@ -1,9 +1,9 @@
-// What NVML answers, through the real loader and the fake library (tests/fake_nvml): the bytes become its
-// script, a machine with cards in any state, and then its answers, of which some are theirs instead of the
-// machine's. So is AMD SMI, with one machine.
+// Answers of NVML through the real loader and the fake library (tests/fake_nvml). The bytes become its
+// script, a machine with GPUs in any state, and then its answers, of which some are theirs instead of the
+// machine's. AMD SMI gets the same, with one machine.
 //
-// Whatever is answered, a snapshot keeps its promises, and leasing gets no lost card and no byte that is not
-// free. Where nothing is answered wrongly every good card is there with its numbers, whatever the others are.
+// For any answers a snapshot keeps its promises, and leasing gets no lost GPU and no byte that is not free.
+// Where no answer is wrong every good GPU is there with its numbers, in any company.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -51,11 +51,11 @@ constexpr const char* kDrivers[] = {"550.54.15", "535.54.03", "535.86.05",     "
                                     "x",         "535",       "999999999999.1"};
 constexpr const char* kBadUuids[] = {"GPU-", "gpu-aaaaaaaa", "GPU-a,aaaaaa", "GPU-\x01zzzzz", "nonsense"};
 
-// A card as the script has it.
+// A GPU as the script has it.
 struct Made {
   std::string uuid;
-  bool good = false;  // nothing is wrong with it: it must be there
-  bool gone = false;  // lost: it must not be
+  bool good = false;  // The GPU has no fault, so a snapshot must have it.
+  bool gone = false;  // The GPU is lost, so a snapshot must not have it.
   std::optional<Bytes> free;
 };
 
@@ -73,13 +73,13 @@ class Script {
 
   const std::string& text() const { return text_; }
   const std::vector<Made>& cards() const { return cards_; }
-  bool odd() const { return odd_; }  // the library as a whole fails at something
+  bool odd() const { return odd_; }  // The library as a whole fails at some call.
 
  private:
   void line(const std::string& statement) { text_ += statement + "\n"; }
   struct Error {
     std::string function;
-    bool lost;  // it says that the card is lost
+    bool lost;  // The code reports a lost GPU.
   };
   Error error() {
     Error made{input_.one_of(kFunctions), false};
@@ -88,7 +88,7 @@ class Script {
     line("error " + made.function + " " + std::to_string(code));
     return made;
   }
-  // Of a card. True: it says that the card is lost, at a question that is asked of each.
+  // An error of a GPU. True: the error reports the GPU as lost, at a call that is made for each GPU.
   bool card_error() {
     static const std::set<std::string> kAlways = {"nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates",
                                                   "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"};
@@ -101,10 +101,11 @@ class Script {
     const uint8_t kind = input_.byte();
     return kind < 200 ? kNumbers[kind % std::size(kNumbers)] : input_.number<uint64_t>();
   }
-  std::string watts() { return std::to_string(input_.number<uint32_t>() % 4'000'000); }  // fits as milliwatts
+  // The value fits as milliwatts.
+  std::string watts() { return std::to_string(input_.number<uint32_t>() % 4'000'000); }
   std::string number() { return std::to_string(input_.number<uint32_t>()); }
 
-  // Gives what is free, where the three make sense.
+  // Returns the free bytes if the three numbers are consistent.
   std::optional<Bytes> memory() {
     const uint64_t total = bytes(), reserved = bytes(), used = bytes();
     line("memory " + std::to_string(total) + " " + std::to_string(reserved) + " " + std::to_string(used));
@@ -152,12 +153,12 @@ class Script {
       for (size_t count = input_.upto(3); count > 0; --count)
         if (!instance(count)) made.good = false;
     }
-    // Of two with one name only the first is a card, if it is one: then the name says nothing.
+    // Of two with one name only the first is a GPU, if it is one: then the name says nothing.
     for (Made& other : cards_)
       if (other.uuid == made.uuid) other.good = other.gone = made.gone = false;
     cards_.push_back(std::move(made));
   }
-  // False: it may say that its card is lost, which then is not there.
+  // False: it may say that its GPU is lost, which then is not there.
   bool instance(size_t number_of) {
     const uint8_t kind = input_.byte();
     line("instance MIG-" + std::string(8, static_cast<char>('0' + number_of + 10 * (kind > 240))) + " " +

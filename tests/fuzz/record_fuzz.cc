@@ -1,9 +1,9 @@
-// Lease records, and a lease folder full of files that the bytes make: live and dead leases, places in the
-// line, records that are torn, forged or noise, links, folders, pipes, drafts.
+// Lease records, and a lease directory full of files that the bytes make: live and dead leases, places in the
+// line, records that are torn, forged or noise, links, directories, pipes, drafts.
 //
-// A record: what is read keeps to the limits and can be written and read again; a change that is torn leaves
-// the old record or the new one. A folder: what is promised is what the live leases say, a grant never
-// exceeds what they leave, and what is dead or noise changes nothing for who asks.
+// A decoded record keeps to the limits and can be written and read again; a torn change leaves the old record
+// or the new one. In a directory the promised bytes are those of the live leases, a grant never exceeds the
+// rest, and dead files and noise change nothing for a request.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "fuzz/input.h"
 #include "lease/process.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 
 namespace {
 
@@ -24,12 +24,12 @@ using namespace innkeeper::lease;
 using fuzz::Input;
 
 constexpr int kCards = 3;
-constexpr Bytes kCapacity = Bytes(100);  // small, so that records that were made at random fill it
+constexpr Bytes kCapacity = Bytes(100);  // Small, so that random records fill it.
 
 // ---- One record
 
 bool same(const Record& a, const Record& b) {
-  const bool waits = a.kind == Kind::waiting;  // the others do not say what they wait for
+  const bool waits = a.kind == Kind::waiting;  // Only waiting records state the resources that they wait for.
   return a.kind == b.kind && a.revision == b.revision && a.claims == b.claims && a.exclusive == b.exclusive &&
          a.inside == b.inside &&
          (!waits || (a.count == b.count && a.each == b.each && a.allowed == b.allowed)) &&
@@ -58,13 +58,13 @@ void check_bytes(std::string_view file) {
   if (!record) return;
   check_record(*record);
   const Result<std::string> slot = encode(*record);
-  if (!slot.ok()) return;  // what was full to the brim has no room for what we add
+  if (!slot.ok()) return;  // A full record has no space for the added fields.
   IK_CHECK(slot.value().size() <= kSlotBytes);
   const std::optional<Record> again = decode(slot.value());
   IK_CHECK(again && same(*record, *again), "a record is read back as another");
 }
 
-// A body behind a right header, as anybody can write it.
+// A body after a right header, which any user can write.
 std::string forged(uint64_t revision, const std::string& body) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : body) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -85,14 +85,14 @@ Record some_record(Input& input, const std::vector<std::string>& wholes) {
   const uint8_t kind = input.byte();
   record.kind = kind % 8 == 7 ? Kind::waiting : Kind::held;
   record.exclusive = kind / 8 % 4 == 1;
-  // A whole, or it and one further out.
+  // The enclosing lease, and perhaps a further one.
   if (kind / 32 % 4 == 1 && !wholes.empty()) record.inside = {input.one_of(wholes)};
   if (kind % 64 == 32 && !wholes.empty()) record.inside.push_back(input.one_of(wholes));
   record.expires_ns = kind >= 224 ? 1 : 0;
   record.revision = 1;
   for (int card = 0; card < kCards; ++card) {
     const uint8_t bytes = input.byte();
-    // Small parts mostly; now and then more than there is of anything.
+    // Small parts mostly; now and then more bytes than exist.
     if (bytes > 127)
       record.claims.push_back({test::card_name(card), Bytes(bytes == 255 ? INT64_MAX : bytes - 128)});
   }
@@ -106,7 +106,7 @@ Record some_record(Input& input, const std::vector<std::string>& wholes) {
   return record;
 }
 
-// ---- A folder
+// ---- A directory
 
 struct File {
   std::string name;
@@ -125,12 +125,13 @@ class Scene {
       if (entry.path().filename() != kLockName) std::filesystem::remove_all(entry.path());
   }
 
-  static const test::LeaseFolder& folder() {
-    static const test::LeaseFolder folder;
+  static const test::LeaseDirectory& folder() {
+    static const test::LeaseDirectory folder;
     return folder;
   }
 
-  // What the live leases of a card are promised, and whether one has it alone, from what was put there.
+  // Bytes that the live leases on a GPU are promised, and whether one has the GPU alone; computed from the
+  // created files.
   struct Promised {
     Bytes bytes;
     bool taken = false;
@@ -148,7 +149,7 @@ class Scene {
         return outer != own && live.contains(outer);
       };
       if (std::any_of(record.inside.begin(), record.inside.end(), whole))
-        continue;  // the whole has its bytes
+        continue;  // The whole lease has its bytes.
       for (const Claim& claim : record.claims) {
         if (claim.uuid != test::card_name(card)) continue;
         sum.bytes += std::min(claim.bytes, kCapacity);
@@ -159,10 +160,10 @@ class Scene {
     return sum;
   }
 
-  // A place that was not touched for seconds does not count: then two answers may differ.
+  // A place without a touch for seconds does not count: then two answers may differ.
   bool is_old() const { return machine_clock_ns() - now_ns_ > 2'000'000'000; }
 
-  // Leaves the live leases and places alone there.
+  // Removes all files but those of live leases and places.
   void clear_the_rest() const {
     for (const auto& entry : std::filesystem::directory_iterator(folder().path())) {
       const std::string name = entry.path().filename();
@@ -217,7 +218,7 @@ class Scene {
     files_.push_back(std::move(file));
   }
 
-  // A change that was not finished, or a byte of which was not written right.
+  // An unfinished change, or one with a wrong byte.
   void put_torn(uint8_t kind, Input& input) {
     const Record old_record = some_record(input, wholes_);
     Record new_record = some_record(input, wholes_);
@@ -248,8 +249,8 @@ class Scene {
     }
   }
 
-  // The same file under two names. Which of them is read first is the folder's choice, so a lease that has
-  // parts has but one: else the parts would count beside it.
+  // The same file under two names. Which of them is read first is the directory's choice, so a lease that has
+  // parts has but one: else the parts would count in addition to it.
   void put_link(Input& input, const std::string& name) {
     const auto has_parts = [](const File& file) {
       const std::optional<Record> record = decode(file.content);
@@ -273,12 +274,12 @@ class Scene {
 
   const int64_t now_ns_ = machine_clock_ns();
   std::vector<File> files_;
-  std::vector<std::string> wholes_;  // ids of which parts may be made
+  std::vector<std::string> wholes_;  // Ids of leases that may have parts.
   bool linked_ = false;
   std::vector<int> held_;
 };
 
-// What a request gets: its claims as text, or the kind of refusal.
+// Outcome of a request: its claims as text, or the kind of refusal.
 std::string outcome(Arbiter& arbiter, const Request& request, const Machine& machine, const Scene& scene) {
   const Result<Lease> lease = arbiter.acquire(request, machine);
   if (!lease.ok()) {

@@ -1,5 +1,5 @@
-// Sizes, times, requests, arrays and sweeps: any text gives a value that makes sense, or one line that says
-// why not. Values are compared with arithmetic in 128 bits, and what can be written is read back the same.
+// Sizes, times, requests, arrays and sweeps: any text gives a value that makes sense, or a one-line reason.
+// The fuzzer compares values with 128-bit arithmetic, and a written value is read back unchanged.
 #include <algorithm>
 #include <set>
 
@@ -24,8 +24,8 @@ struct Unit {
   uint64_t factor;
 };
 
-// The number at the beginning of `text` times the unit that is all that follows it; none if there is none of
-// either or more than `most`.
+// The number at the beginning of `text` times the unit after it; none if either is missing, text follows, or
+// it exceeds `most`.
 template <class Units>
 std::optional<uint64_t> naive(const std::string& text, const Units& units, uint64_t most) {
   size_t at = 0;
@@ -117,12 +117,12 @@ void check_sweep(const std::vector<std::string>& lines) {
     }
     std::string values;
     for (const std::string& value : axis.value().values) values += (values.empty() ? "" : ",") + value;
-    // An empty first value leaves no trace in `values`, which is for comparing alone.
+    // An empty first value leaves no trace in `values`, which the fuzzer only compares.
     if (!axis.value().values.front().empty()) IK_CHECK(axis.value().name + "=" + values == line);
     combinations = std::min<size_t>(combinations * axis.value().values.size(), queue::kMaxTasks + 1);
     axes.push_back(std::move(axis).value());
   }
-  if (combinations > 200) return;  // takes long, and the limit has a unit test
+  if (combinations > 200) return;  // Slow, and the limit has a unit test.
   const auto all = queue::expand({}, axes);
   if (!all.ok()) return check_refusal(all.status());
   const std::set<queue::Values> once(all.value().begin(), all.value().end());

@@ -1,5 +1,6 @@
 // The queue's database, damaged: values of rows replaced through SQL, bytes of the file changed, the file cut
-// off, and any bytes as its log. Whatever is there: an answer, or one clear line. No job begins twice.
+// off, and any bytes as its log. For any content a call returns a result or a one-line error. No job begins
+// twice.
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -13,7 +14,7 @@
 #include "fuzz/input.h"
 #include "lease/record.h"
 #include "queue/store.h"
-#include "support/queue_folder.h"
+#include "support/queue_directory.h"
 #include "support/temporary_directory.h"
 
 namespace {
@@ -30,7 +31,7 @@ JobSpec spec() {
   return job;
 }
 
-// A queue with jobs in each state, made once; its file is the beginning of every input.
+// A queue with jobs in each state, made once; every input begins with its file.
 class FilledQueue {
  public:
   FilledQueue() {
@@ -59,7 +60,7 @@ class FilledQueue {
 
  private:
   void fill() const {
-    Store store = good(Store::open(*folder_, Durable::power));  // so that closing it leaves no log
+    Store store = good(Store::open(*folder_, Durable::power));  // Durable, so that closing leaves no log.
     JobSpec many = spec();
     many.environment = {"A=" + std::string(300, 'a')};
     for (int64_t index = 0; index < 5; ++index) many.indices.push_back(index);
@@ -123,7 +124,8 @@ void bind_value(sqlite3_stmt* statement, Input& input) {
   }
 }
 
-// Some values of rows are others', some rows are gone. What the schema refuses does not happen.
+// Replaces some values of rows by others' and removes some rows. Changes that the schema refuses do not
+// happen.
 void damage_rows(const FilledQueue& queue, Input& input) {
   sqlite3* file = nullptr;
   IK_CHECK(sqlite3_open(queue.folder().database().c_str(), &file) == SQLITE_OK);
@@ -159,7 +161,7 @@ void check(const Status& status) {
   if (status.ok()) return;
   IK_CHECK(!status.message().empty() && fuzz::is_one_line(status.message()), status.message());
 }
-// The answer, unless there is a clear line instead.
+// The value of the result; none if it is a one-line error.
 template <class T>
 std::optional<T> answer(Result<T> result) {
   check(result.ok() ? Status::okay() : result.status());
@@ -176,7 +178,7 @@ void check_line(const JobLine& line) {
   IK_CHECK(fuzz::is_one_line(line.title), "a terminal would obey a title");
 }
 
-// What a runner does, and what everybody sees of it.
+// Actions of a runner, and their effects as every user sees them.
 class User {
  public:
   User(Store store, Input& input) : store_(std::move(store)), input_(input) {}
@@ -235,7 +237,7 @@ class User {
     ending.how = static_cast<How>(input_.byte() % 6);
     ending.code = input_.byte() % 3;
     switch (input_.byte() % 4) {
-      case 0: return;  // it runs on
+      case 0: return;  // The job runs on.
       case 1: check(store_.take_back(id, attempt)); return;
       case 2: check(store_.measured(id, attempt, GiB(1))); [[fallthrough]];
       default:
@@ -256,7 +258,7 @@ class User {
   Store store_;
   Input& input_;
   JobId highest_ = 0;
-  bool in_order_ = true;  // else the tree itself is damaged, in which SQLite looks for the last number
+  bool in_order_ = true;  // False: the tree itself is damaged, in which SQLite looks for the last number.
   std::set<std::pair<JobId, int>> begun_;
 };
 

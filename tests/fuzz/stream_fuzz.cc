@@ -1,14 +1,13 @@
-// Events written to an access stream, as the bytes say: in rings of any size, with records that begin and end
-// in between, on threads that follow each other. A record is what was written since it began, as much as was
-// asked for; its text, read back, says the same; and what an operation's own thread reads at once is what it
-// wrote.
+// Writes events to an access stream as the bytes say: in rings of any size, with records that begin and end
+// in between, on threads that follow each other. A record holds the events since it began, up to the
+// requested number. Its text, read back, agrees. An operation's own thread reads its own writes at once.
 #include <array>
 #include <memory>
 #include <thread>
 
 #include "base/check.h"
 #include "fuzz/input.h"
-#include "support/told.h"
+#include "support/stream_events.h"
 #include "trace/record.h"
 #include "trace/recorder.h"
 

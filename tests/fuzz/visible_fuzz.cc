@@ -1,9 +1,10 @@
 // Lists of visible devices against machines made by hand. The first byte chooses the machine, then come
-// lines: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES; one that is
-// missing is not set.
+// lines: CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES; a missing one is
+// not set.
 //
-// NVIDIA's list is compared with a naive reading of the grammar, by strtol and plain searching. Of all: never
-// wider than the machine, nothing twice, and what a list gave, written as a list of UUIDs, gives the same.
+// The fuzzer compares NVIDIA's list with a naive reading of the grammar, by strtol and plain searching. Every
+// answer is within the machine and names no device twice; written as a list of UUIDs, it gives the same
+// answer again.
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
@@ -24,7 +25,7 @@ using Uuids = std::vector<std::string>;
 
 struct Machine {
   Snapshot now;
-  // What each of CUDA's indices stands for: a UUID, "lost", or "" for a card with MIG on and no instance.
+  // Device of each CUDA index: a UUID, "lost", or "" for a GPU in MIG mode without an instance.
   Uuids places;
   bool one_model = true;
 };
@@ -56,7 +57,7 @@ std::vector<Machine> make_machines() {
            {instance("MIG-5555", 1, 0), instance("MIG-6666", 2, 0), instance("MIG-6777", 2, 1)}),
       card("GPU-bb22-1", "02")};
   all[1].places = {"MIG-5555", "GPU-bb22-1"};
-  all[1].one_model = false;  // CUDA's order of a card with MIG on and one without is its own
+  all[1].one_model = false;  // CUDA's order of a GPU with MIG on and one without is its own
   all[2] = all[0];
   all[2].now.cards[2].name = "NVIDIA T4";
   all[2].one_model = false;
@@ -68,12 +69,12 @@ std::vector<Machine> make_machines() {
   all[5] = all[0];
   for (const Card& one : all[4].now.cards) all[5].now.cards.push_back(one);
   all[5].now.lost = {lost("09", 3, Vendor::amd)};
-  // Older drivers name instances by their place; and names of which one begins as another does.
+  // Older drivers name instances by their place; and some names are prefixes of others.
   all[6].now.cards = {
       card("GPU-aa11", "01", {instance("MIG-GPU-aa11/1/1", 1, 1), instance("MIG-GPU-aa11/1/10", 1, 10)}),
       card("GPU-aa11-0", "02", {instance("MIG-9999", 0, 0)})};
   all[6].places = {"MIG-GPU-aa11/1/1", "MIG-9999"};
-  return all;  // the last one is empty
+  return all;  // The last list is empty.
 }
 
 std::string trim(const std::string& text) {
@@ -84,7 +85,7 @@ std::string trim(const std::string& text) {
 
 bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
 
-// What an entry of a list of UUIDs names, or "".
+// UUID that an entry of a list of UUIDs names, or "".
 std::string named(const std::string& text, const Machine& machine) {
   Uuids found;
   for (const Card& one : machine.now.cards) {
@@ -106,7 +107,7 @@ std::string named(const std::string& text, const Machine& machine) {
   return found.size() == 1 ? found[0] : "";
 }
 
-// What the entry with this index gives: a UUID, "lost", or "" for none.
+// Device of the entry with this index: a UUID, "lost", or "" for none.
 std::string indexed(const std::string& text, const Machine& machine) {
   char* end = nullptr;
   const long index = std::strtol(text.c_str(), &end, 10);
@@ -144,7 +145,7 @@ bool inside(const Uuids& part, const Uuids& all) {
   });
 }
 
-// What holds of every answer; `all` is what there is without a list.
+// Properties of every answer; `all` is the answer without a list.
 void check_visible(const Visible& visible, const Visible& all, const Snapshot& now) {
   IK_CHECK(inside(visible.uuids, all.uuids), "wider than what there is: " + joined(visible.uuids));
   IK_CHECK(std::set<std::string>(visible.uuids.begin(), visible.uuids.end()).size() == visible.uuids.size(),

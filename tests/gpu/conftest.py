@@ -1,7 +1,7 @@
-"""Tests that need a CUDA card: they train and allocate on `cuda:0` with a budget far below what it has.
+"""Tests that need a CUDA GPU: they train and allocate on `cuda:0` with a budget far below its memory.
 
-They run with `make gpu`, one process for all but what needs settings of its own. See card.py for trying them
-without a card.
+They run with `make gpu`, one process for all tests but those with settings of their own. See gpu_device.py
+for trying them without a GPU.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 # cuBLAS asks for this where bits are compared, and its usual workspace is larger than these budgets.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "128")  # KiB: no more than cuBLAS has
+os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "128")  # KiB, at most cuBLAS's.
 
-import card
+import gpu_device
 import pytest
 
 import torch
 
-BUDGET = 256 * card.MIB
-os.environ["INNKEEPER_NODES"] = card.nodes(BUDGET)  # before anything imports innkeeper
+BUDGET = 256 * gpu_device.MIB
+os.environ["INNKEEPER_NODES"] = gpu_device.nodes(BUDGET)  # Set before any import of innkeeper.
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,28 +28,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reason = card.why_not()
+    reason = gpu_device.why_not()
     for item in items:
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
-        elif not card.REAL and item.get_closest_marker("real"):
+        elif not gpu_device.REAL and item.get_closest_marker("real"):
             item.add_marker(pytest.mark.skip(reason="the card is simulated"))
 
 
 @pytest.fixture(autouse=True)
 def sound_engine() -> Iterator[None]:
     """Starts each test with the same nodes and empty counters; verifies the engine's invariants after it."""
-    if card.why_not() is not None:
+    if gpu_device.why_not() is not None:
         yield
         return
     import innkeeper
 
-    gc.collect()  # managed tensors of the last test, or the nodes could not change
-    if card.REAL:
-        torch.cuda.init()  # torch.cuda's statistics say 0 until Python has done this
+    gc.collect()  # Frees tensors of the last test, or the nodes could not change.
+    if gpu_device.REAL:
+        torch.cuda.init()  # Before it torch.cuda's statistics are 0.
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    innkeeper.configure(nodes=card.nodes(BUDGET))
+    innkeeper.configure(nodes=gpu_device.nodes(BUDGET))
     torch.manual_seed(0)
     yield
     innkeeper.manager().check_invariants()

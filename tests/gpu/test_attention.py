@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch.nn.functional as F
-from card import PLAIN, REAL
+from gpu_device import PLAIN, REAL
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import torch
@@ -34,7 +34,7 @@ def attend(device: str, dtype: torch.dtype, head: int, mask: bool, causal: bool)
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("head", [64, 20])  # flash pads heads to a multiple of 8
+@pytest.mark.parametrize("head", [64, 20])  # Flash attention pads heads to a multiple of 8.
 @pytest.mark.parametrize(("mask", "causal"), [(False, True), (False, False), (True, False)])
 def test_attention_has_the_bits_of_plain_tensors(
     kernel: str, dtype: torch.dtype, head: int, mask: bool, causal: bool

@@ -1,4 +1,4 @@
-"""Weights after 20 steps on a card are bitwise equal at 100, 70 and 40 % of the peak, and to plain CUDA's.
+"""Weights after 20 steps on a GPU are bitwise equal at 100, 70 and 40 % of the peak, and to plain CUDA's.
 
 With dropout plain CUDA draws other numbers, so there only the budgets are compared.
 """
@@ -6,7 +6,7 @@ With dropout plain CUDA draws other numbers, so there only the budgets are compa
 from __future__ import annotations
 
 import pytest
-from card import FAST, REAL, answer_of, record
+from gpu_device import FAST, REAL, answer_of, record
 from trainings import DRAWING, TRAININGS, WITHOUT_CUDNN
 
 STEPS = 20 if FAST else 4
@@ -14,40 +14,40 @@ STEPS = 20 if FAST else 4
 SCRIPT = """
 import gc, json
 import torch
-import card, trainings
+import gpu_device, trainings
 name, steps = {name!r}, {steps}
 train = trainings.TRAININGS[name]
 torch.use_deterministic_algorithms(True)
 torch.utils.deterministic.fill_uninitialized_memory = False
 torch.backends.cudnn.benchmark = False
 torch.backends.cudnn.enabled = name not in trainings.WITHOUT_CUDNN
-if card.REAL:
+if gpu_device.REAL:
     torch.cuda.init()
 else:
     torch.set_num_threads(1)
-out = {{"plain": train(card.PLAIN, steps)}}
+out = {{"plain": train(gpu_device.PLAIN, steps)}}
 gc.collect()
 import innkeeper
 
 def run(budget):
-    innkeeper.configure(nodes=card.nodes(budget))
+    innkeeper.configure(nodes=gpu_device.nodes(budget))
     innkeeper.manager().reset_stats()
     before = 0
-    if card.REAL:
+    if gpu_device.REAL:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
     losses, digest = train("managed", steps)
     gc.collect()
-    peak = torch.cuda.max_memory_allocated() - before if card.REAL else 0
+    peak = torch.cuda.max_memory_allocated() - before if gpu_device.REAL else 0
     return {{"losses": losses, "hash": digest, "stats": innkeeper.stats(),
              "broken": innkeeper._C.check_invariants(), "allocated": peak}}
 
-innkeeper.configure(nodes=card.nodes(4 << 30))
+innkeeper.configure(nodes=gpu_device.nodes(4 << 30))
 train("managed", 2)  # libraries take their memory at their first use
 gc.collect()
 whole = out["whole"] = run(4 << 30)
-node = whole["stats"]["nodes"][card.NODE]
+node = whole["stats"]["nodes"][gpu_device.NODE]
 kept = node["resident"]  # by libraries: cuBLAS's workspaces, a large part of the smallest model's peak
 for percent in (100, 70, 40):
     out[str(percent)] = run(kept + (node["peak"] - kept) * percent // 100)
@@ -82,7 +82,7 @@ def test_weights_are_bitwise_equal_at_every_budget(name: str) -> None:
         node = run["stats"]["nodes"][card]
         assert node["peak"] <= node["budget"], percent
         assert node["recount"] == node["resident"], percent
-        assert run["allocated"] <= node["budget"], percent  # PyTorch's own count
+        assert run["allocated"] <= node["budget"], percent  # PyTorch's own count.
         if percent != "100":
             assert run["stats"]["evictions"] > 0, percent
             assert run["stats"]["fetches"] > 0, percent

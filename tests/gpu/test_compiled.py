@@ -1,6 +1,6 @@
-"""torch.compile with Inductor: a compiled model has plain PyTorch's compiled bits with room and without.
+"""torch.compile with Inductor: a compiled model has plain PyTorch's compiled bits at every budget.
 
-On a card the kernels are Triton's (innkeeper.inductor.launch), each timed once to choose its form: so plain
+On a GPU the kernels are Triton's (innkeeper.inductor.launch), each timed once to choose its form: so plain
 PyTorch compiles first, and its choices are kept in Inductor's cache for the other.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from card import FAST, NODE, REAL, answer_of, record
+from gpu_device import FAST, NODE, REAL, answer_of, record
 
 STEPS = 20 if FAST else 3
 WIDTH, LAYERS = (512, 6) if FAST else (64, 4)
@@ -17,7 +17,7 @@ WIDTH, LAYERS = (512, 6) if FAST else (64, 4)
 SCRIPT = f"""
 import gc, hashlib, json
 import torch
-import card
+import gpu_device
 from torch import nn
 import torch.nn.functional as F
 
@@ -48,16 +48,16 @@ def train(device):
 
 torch.use_deterministic_algorithms(True)
 torch.utils.deterministic.fill_uninitialized_memory = False
-if card.REAL:
+if gpu_device.REAL:
     torch.cuda.init()
 else:
     torch.set_num_threads(1)
-plain = train(card.PLAIN)
+plain = train(gpu_device.PLAIN)
 gc.collect()
 import innkeeper
 
 def run(budget):
-    innkeeper.configure(nodes=card.nodes(budget))
+    innkeeper.configure(nodes=gpu_device.nodes(budget))
     innkeeper.manager().reset_stats()
     losses, digest = train("managed")
     gc.collect()
@@ -65,7 +65,7 @@ def run(budget):
              "broken": innkeeper._C.check_invariants()}}
 
 runs = {{"whole": run(1 << 30)}}
-peak = runs["whole"]["stats"]["nodes"][card.NODE]["peak"]
+peak = runs["whole"]["stats"]["nodes"][gpu_device.NODE]["peak"]
 runs["60"] = run(peak * 60 // 100)
 print(json.dumps({{"plain": plain, **runs}}))
 """
@@ -84,7 +84,7 @@ def test_a_compiled_model_has_the_bits_of_plain_pytorch_at_every_budget(tmp_path
         assert run["losses"] == losses, percent
         assert run["hash"] == digest, percent
         operators = {name: node["ops"] for name, node in run["stats"]["nodes"].items()}
-        assert operators["host"] * 20 < operators[NODE], percent  # numbers are read where they are
+        assert operators["host"] * 20 < operators[NODE], percent  # The host reads a few numbers.
     record("compiled", evictions_at_60=runs["60"]["stats"]["evictions"], equal_to_plain=True)
     assert runs["whole"]["stats"]["evictions"] == 0
     assert runs["60"]["stats"]["evictions"] > 0

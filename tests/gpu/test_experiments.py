@@ -1,4 +1,4 @@
-"""Two experiments at a time on a card that holds neither whole: each ends as it does alone."""
+"""Two experiments at a time on a GPU that holds neither whole: each ends as it does alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Barrier
 
 import innkeeper
 import trainings
-from card import NODE, nodes, record
+from gpu_device import NODE, nodes, record
 from models import Gpt, descend, hash_of, loss_of_words
 
 import torch
@@ -17,7 +17,7 @@ STEPS = 8
 
 
 def experiment(number: int, start: Barrier | None = None) -> tuple[list[float], str]:
-    """With dropout: the random stream is the experiment's, whoever runs beside it."""
+    """With dropout: the random stream is the experiment's, with any concurrent experiments."""
     with innkeeper.experiment(f"number {number}"):
         torch.managed.manual_seed(number)
         first = torch.Generator().manual_seed(number)
@@ -38,7 +38,7 @@ def test_two_experiments_share_a_card() -> None:
     torch.use_deterministic_algorithms(True)
     try:
         innkeeper.configure(nodes=nodes(4 << 30))
-        experiment(1)  # libraries take their memory at their first use
+        experiment(1)  # Libraries take their memory at their first use.
         gc.collect()
         innkeeper.manager().reset_stats()
         alone = [experiment(1), experiment(2)]

@@ -1,4 +1,4 @@
-"""What the managed device costs when everything fits: a training step beside one of plain tensors.
+"""Cost of the managed device when everything fits: a training step compared with one of plain tensors.
 
 Paired and interleaved in one process. A report: nothing here fails for being slow.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import innkeeper
 import pytest
-from card import PLAIN, REAL, nodes, record, seconds_of
+from gpu_device import PLAIN, REAL, nodes, record, seconds_of
 
 import torch
 from torch import nn
@@ -42,7 +42,7 @@ def test_a_training_step_with_room_for_all(size: str) -> None:
         seconds_of(step, STEPS)
     pairs = []
     for turn in range(ROUNDS):
-        if turn % 2 == 0:  # a slow moment of the machine meets both
+        if turn % 2 == 0:  # A slow moment of the machine affects both.
             pairs.append((seconds_of(plain, STEPS), seconds_of(managed, STEPS)))
         else:
             pairs.append((seconds_of(managed, STEPS), seconds_of(plain, STEPS))[::-1])

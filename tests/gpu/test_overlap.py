@@ -1,6 +1,7 @@
-"""Copies run beside kernels: what both take together, beside the longer of the two alone in the same process.
+"""Copies run concurrently with kernels: the time of both, compared with the longer of the two alone in the
+same process.
 
-On a card by the clock on the wall; on a simulated one by the simulator's, which is a model and exact.
+On a GPU by the clock on the wall; on a simulated one by the simulator's, which is a model and exact.
 """
 
 from __future__ import annotations
@@ -11,29 +12,29 @@ from collections.abc import Callable
 import innkeeper
 import models
 import pytest
-from card import FAST, MIB, NODE, REAL, nodes, record, synchronize, took
+from gpu_device import FAST, MIB, NODE, REAL, nodes, record, synchronize, took
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 import torch
 
-SIDE = 8192 if FAST else 1024  # of the matrices that are multiplied
+SIDE = 8192 if FAST else 1024  # Side of the multiplied matrices.
 MOVED = (1024 if FAST else 16) * MIB
-# One behind the other takes twice as long as the longer alone, since there are as many kernels as take as
-# long as the copy. On a card the rest is for what a model does not have: kernels that the copy's traffic in
-# the card's memory slows down (a link has 2 to 5 % of its bandwidth), clocks that fall when both run, some
-# 20 us for starting each.
+# One after the other takes twice as long as the longer alone, since there are as many kernels as take as long
+# as the copy. On a GPU the rest is for effects that a model does not have: kernels that the copy's traffic in
+# the GPU's memory slows down (a link has 2 to 5 % of its bandwidth), clocks that fall when both run, some 20
+# us for starting each.
 MOST = 1.25 if REAL else 1.05
-TRIES = 5 if REAL else 1  # the best counts: others may use the machine
+TRIES = 5 if REAL else 1  # The best try counts: others may use the machine.
 
 STEPS = 4
-WARM_UP = 8  # steps, after which a plan is followed
+WARM_UP = 8  # Steps after which the engine follows a plan.
 GPT = {"width": 1024, "layers": 8} if FAST else {"width": 256, "layers": 2}
-# A step at a share of its peak, beside the longest of its kernels, its copies in and its copies out. No way
-# takes as little: what is short of room at the end of a forward pass must be out by then, and comes back
-# after it.
+# A step at a share of its peak, compared with the longest of its kernels, its copies in and its copies out.
+# No schedule reaches that: blocks that do not fit at the end of a forward pass must be out by then, and come
+# back after it.
 MOST_OF_A_STEP = {0.9: 1.3, 0.7: 1.6, 0.5: 2.0}
-# Of what kernels and copies one after the other would take beyond the kernels.
+# Least hidden share of the time that copies would add if they ran after the kernels.
 LEAST_HIDDEN = 0.5
 
 
@@ -43,8 +44,8 @@ class Overlap:
     def __init__(self) -> None:
         self.a, self.b, self.c = (torch.randn(SIDE, SIDE, device="managed") for _ in range(3))
         self.moved = torch.ones(MOVED // 4, device="managed")
-        self.kernels(3)  # libraries are loaded
-        self.evict()  # host memory is there, and locked
+        self.kernels(3)  # Loads libraries.
+        self.evict()  # Allocates and locks host memory.
         self.fetch()
         one = self.best(lambda: self.kernels(10)) / 10
         self.copy_out, self.copy_in = math.inf, math.inf
@@ -76,7 +77,7 @@ class Overlap:
         return found
 
     def all_fetched(self, before: int) -> bool:
-        """Whether each try since there were so many bytes fetched the matrix once."""
+        """Whether each try since `before` bytes fetched the matrix once."""
         return innkeeper.stats()["bytes_fetched"] - before == TRIES * MOVED
 
     def ratio(self, name: str, seconds: float, copy: float) -> float:
@@ -143,7 +144,7 @@ def step_of_a_gpt() -> Callable[[], None]:
 
 
 def seconds_of_steps(step: Callable[[], None]) -> float:
-    """Of one, once a plan is followed."""
+    """Seconds of one step, once the engine follows a plan."""
     for _ in range(WARM_UP):
         step()
     innkeeper.manager().reset_stats()
@@ -180,7 +181,7 @@ def test_a_training_step_short_of_memory() -> None:
 
 @pytest.mark.real
 def test_what_moves_is_page_locked() -> None:
-    """By the profile: copies of pageable memory would not run beside anything."""
+    """By the profile: copies of pageable memory would run concurrently with nothing."""
     innkeeper.configure(nodes=nodes(2 << 30))
     wanted = torch.ones(256 * MIB // 4, device="managed")
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:

@@ -1,11 +1,11 @@
-"""Random numbers on a card come from the managed stream: the seed decides them, not memory."""
+"""Random numbers on a GPU come from the managed stream: the seed decides them, not memory."""
 
 from __future__ import annotations
 
 import innkeeper
 import pytest
 import torch.nn.functional as F
-from card import MIB
+from gpu_device import MIB
 
 import torch
 
@@ -65,7 +65,7 @@ def test_the_dropout_of_attention_draws_from_the_stream() -> None:
     assert not torch.equal(first, other)
     drawn = torch.rand(10, device="cuda").cpu()
     torch.cuda.manual_seed(5)
-    assert torch.equal(drawn, torch.rand(10, device="cuda").cpu())  # the program's own was put back
+    assert torch.equal(drawn, torch.rand(10, device="cuda").cpu())  # The program's own generator is restored.
 
 
 def test_attention_without_dropout_draws_nothing() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import innkeeper
 import pytest
-from card import MIB, nodes
+from gpu_device import MIB, nodes
 
 import torch
 
 pytestmark = pytest.mark.real
 COUNT = 4 * MIB // 4
-LONG = 100_000_000  # clock ticks of the card: tens of milliseconds
+LONG = 100_000_000  # Clock ticks of the GPU: tens of milliseconds.
 
 
 def test_a_result_of_another_stream_is_read_when_it_is_there() -> None:
@@ -20,7 +20,7 @@ def test_a_result_of_another_stream_is_read_when_it_is_there() -> None:
     with torch.cuda.stream(side):
         torch.cuda._sleep(LONG)
         source.fill_(7.0)
-        managed = source.to("managed")  # no wait in the program: one stream is in order
+        managed = source.to("managed")  # Needs no wait in the program: one stream is in order.
     assert managed.sum().item() == 7.0 * COUNT
 
 

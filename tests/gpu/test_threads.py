@@ -1,11 +1,11 @@
-"""Two threads share a card that cannot hold both: each gets the bits that it gets alone."""
+"""Two threads share a GPU that cannot hold both: each gets the bits that it gets alone."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
 import innkeeper
-from card import NODE, PLAIN, REAL, nodes
+from gpu_device import NODE, PLAIN, REAL, nodes
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""The models of models.py for a card: large enough that libraries' workspaces are small beside them.
+"""The models of models.py for a GPU: large enough that libraries' workspaces are small in comparison.
 
 All are deterministic on CUDA, and without dropout unless their name says so: managed tensors draw from their
 own random stream, so with dropout only runs on managed can have the same bits.
@@ -7,7 +7,7 @@ own random stream, so with dropout only runs on managed can have the same bits.
 from __future__ import annotations
 
 import models
-from card import FAST
+from gpu_device import FAST
 
 GPT = {"width": 256, "layers": 6} if FAST else {"width": 32, "layers": 2}
 RESNET = {"channels": 32, "batch": 32, "size": 32} if FAST else {"channels": 8, "batch": 4, "size": 8}
@@ -29,5 +29,5 @@ TRAININGS = {
 # Drawn from the managed stream: not the numbers of plain CUDA.
 DRAWING = {"gpt-dropout"}
 # Without cuDNN on both sides: its LSTM is one operator, and managed tensors take PyTorch's own, cell by cell.
-# The fake card has none.
+# The fake GPU has none.
 WITHOUT_CUDNN = {"lstm"} if FAST else set(TRAININGS)

@@ -1,4 +1,4 @@
-// What the walk knows of a block: the bytes that must be in it, who holds it, and which steps are using it.
+// The walk's model of a block: the bytes that it must hold, its holders, and the steps that are using it.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,17 @@ struct Model {
   NodeId escaped_at = kNoNode;
   const void* pinned_data = nullptr;
   const void* escaped_data = nullptr;
-  // Steps that are using it, in other lanes too.
+  // Steps that use it in all lanes: the number of readers, and whether one writes.
   int readers = 0;
   bool writer = false;
-  int requests = 0;  // about where it is: they are ordered with nothing, but it must not die meanwhile
+  // Number of requests about its place: they are ordered with nothing, but it must not die meanwhile.
+  int requests = 0;
 
   bool held() const { return pinned || escaped_at != kNoNode; }
 };
 using ModelPtr = std::shared_ptr<Model>;
 
-// The blocks that a step uses: none of them is used by another step, where one of the two writes.
+// The blocks that a step uses: no other step uses one of them if either writes.
 class Hold {
  public:
   Hold(const ModelPtr& written, std::vector<ModelPtr> read) : written_(written) {
@@ -69,7 +70,7 @@ class Requested {
   const ModelPtr model_;
 };
 
-// What the holder of an escaped tensor keeps when its block dies.
+// State that the holder of an escaped tensor keeps after its block has died.
 struct Detached {
   Memory memory;
   NodeId node;

@@ -62,7 +62,7 @@ void Interleaving::run(std::vector<std::function<void()>> work) {
   done_.wait(lock, [this] { return current_ == kNobody; });
 }
 
-// A lane that has work: another than `self` if there is one and `self` waits; kNobody if none has.
+// A lane that has work: another than `self` if there is one and `self` waits; kNobody if no lane has work.
 size_t Interleaving::choose(size_t self, bool waits) {
   std::vector<size_t> able;
   for (size_t lane = 0; lane < work_.size(); ++lane) {

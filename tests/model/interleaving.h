@@ -1,8 +1,8 @@
-// Threads that run one at a time: at every point where one may be overtaken, a seed says who goes on.
+// Threads that run one at a time: at every point where another may overtake, a seed chooses the next thread.
 //
 // Points are the engine's (base/test_point.h) and all calls to a device (FaultPlan::set_watcher). So an order
-// of events is a function of the seed, and one that went wrong can be run again. A thread that waits for
-// another comes to the point "wait", where somebody else always goes on; if all do nothing but wait, that is
+// of events is a function of the seed, and a failing order can be run again. A thread that waits for another
+// comes to the point "wait", where another thread always goes on. If all threads do nothing but wait, that is
 // a deadlock.
 //
 // Thread safety: run() is called by one thread; point() by any.
@@ -29,12 +29,12 @@ class Interleaving {
 
   // Runs work[i] on lane i's thread; returns when all are done.
   void run(std::vector<std::function<void()>> work);
-  // The calling lane may be overtaken here. Threads that are no lane's pass.
+  // Other lanes may overtake the calling lane here. Threads that are no lane pass.
   void point(bool waits = false);
 
  private:
   static constexpr size_t kNobody = SIZE_MAX;
-  static constexpr int kPatience = 200'000;  // waits in a row, of all lanes together
+  static constexpr int kPatience = 200'000;  // Consecutive waits of all lanes together.
 
   void live(size_t lane);
   size_t choose(size_t self, bool waits);
@@ -42,7 +42,7 @@ class Interleaving {
   std::mutex mutex_;
   std::vector<std::unique_ptr<std::condition_variable>> wake_;
   std::condition_variable done_;
-  std::vector<std::function<void()>> work_;  // of lanes that are not done
+  std::vector<std::function<void()>> work_;  // Functions of the lanes that are not done.
   size_t current_ = kNobody;
   bool ending_ = false;
   int waits_ = 0;

@@ -1,5 +1,5 @@
-// Programs that repeat themselves, as training does, on an engine that plans their movement: the bytes that
-// each operator sees are the model's, whatever is planned, and whatever comes between the periods.
+// Periodic programs, such as training, on an engine that plans their movement. Each operator sees the model's
+// bytes, for any plan and any disturbance between the periods.
 //
 // The seeds are new in each run and printed. INNKEEPER_SEED replays one; INNKEEPER_PROGRAMS sets how many
 // run.
@@ -21,8 +21,8 @@ namespace innkeeper::test {
 namespace {
 
 struct PeriodStep {
-  std::vector<size_t> reads;   // slots; those below `lasting` last
-  std::vector<size_t> writes;  // lasting slots, changed in place
+  std::vector<size_t> reads;   // Slots; those below `lasting` last.
+  std::vector<size_t> writes;  // Lasting slots, changed in place.
   std::optional<size_t> makes;
   std::vector<size_t> frees;
   size_t scratch = 0;
@@ -30,7 +30,7 @@ struct PeriodStep {
 
 struct Period {
   size_t lasting = 0;
-  std::vector<size_t> sizes;  // bytes, by slot
+  std::vector<size_t> sizes;  // Bytes of each slot.
   std::vector<PeriodStep> steps;
 };
 
@@ -44,7 +44,7 @@ class Chance {
   std::mt19937_64 engine_;
 };
 
-// Operators over weights and results; each result dies some operators later, in the period.
+// Operators over weights and results; each result dies some operators later in the period.
 Period random_period(Chance& chance) {
   Period period;
   period.lasting = 4 + chance.below(12);
@@ -78,7 +78,7 @@ Period random_period(Chance& chance) {
   return period;
 }
 
-// One program on a machine, with what each of its blocks must hold.
+// One program on a machine, with the expected contents of each of its blocks.
 class Going {
  public:
   Going(Machine& machine, const Period& period)
@@ -123,7 +123,8 @@ class Going {
     };
     if (step.makes) {
       Slot& slot = slots_[*step.makes];
-      if (slot.block != nullptr) machine_->destroy(slot.block);  // of a step that was done once more
+      // The step was repeated: this is its earlier result.
+      if (slot.block != nullptr) machine_->destroy(slot.block);
       slot.block = nullptr;
       const Bytes size(static_cast<int64_t>(made.size()));
       const Bytes scratch(static_cast<int64_t>(step.scratch));
@@ -152,7 +153,7 @@ class Going {
     Block* const next = pinned_ == nullptr ? any(chance) : nullptr;
     pinned_ = next != nullptr && machine_->requests().pin(*next, machine_.sim()).ok() ? next : nullptr;
   }
-  // A lasting block dies, and another one takes its place: plans know the dead one.
+  // A lasting block dies, and another one takes its place: the plans know only the dead one.
   void replace(Chance& chance) {
     Slot& slot = slots_[chance.below(period_.lasting)];
     if (slot.block == pinned_) return;
@@ -166,7 +167,7 @@ class Going {
   Block* any(Chance& chance) { return slots_[chance.below(period_.lasting)].block; }
 
  private:
-  // A device's failure loses nothing: the operator runs when it is tried again.
+  // A device's failure loses nothing: a retry of the operator succeeds.
   template <typename Operator>
   static Status until_it_runs(const Operator& run) {
     Status ran = run();
@@ -185,7 +186,7 @@ class Going {
   uint64_t version_ = 0;
 };
 
-// What a program does between two periods, or in one, that no plan knows of.
+// Actions of a program, between two periods or within one, that no plan predicts.
 constexpr size_t kDisturbances = 9;
 void disturb(Machine& machine, Going& run, Chance& chance, size_t which) {
   switch (which) {
@@ -217,7 +218,7 @@ void one_program(uint64_t seed, int64_t& periods) {
   options.faults = &faults;
   const bool failing = chance.one_in(3);
   if (chance.one_in(3)) {
-    if (chance.one_in(3)) options.accelerators = 0;  // the host computes
+    if (chance.one_in(3)) options.accelerators = 0;  // The host computes.
     options.host_budget = KiB(static_cast<int64_t>((options.accelerators == 0 ? 36 : 20) + chance.below(60)));
     options.disk_budget = MiB(8);
   }
@@ -256,8 +257,8 @@ TEST(Periods, SeeTheBytesOfTheModelWhateverIsPlanned) {
   }
 }
 
-// At each operator of a period each thing that no plan knows of: nothing is lost, and the period is followed
-// again.
+// At each operator of a period the test makes each disturbance: nothing is lost, and the engine follows the
+// period again.
 TEST(Periods, LoseNothingWhereverTheyAreLeft) {
   constexpr int kPatience = 8;  // periods
   Chance chance(3);
@@ -286,8 +287,8 @@ TEST(Periods, LoseNothingWhereverTheyAreLeft) {
   }
 }
 
-// Others' operators are not the program's: they neither end its periods nor touch freed blocks. And what is
-// planned never waits for them: on a full host they may be waiting for the planner.
+// Operators of other threads are not the program's: they neither end its periods nor touch freed blocks. A
+// planned move never waits for them: on a full host they may be waiting for the planner.
 TEST(Periods, GoOnBesideOtherThreads) {
   int64_t periods = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
@@ -309,7 +310,7 @@ TEST(Periods, GoOnBesideOtherThreads) {
     });
     {
       Going run(machine, period);
-      std::thread hints([&] {  // from a thread that is no program, about the program's blocks
+      std::thread hints([&] {  // A thread without a program gives hints about the program's blocks.
         Chance any(seed + 1000);
         while (!over) {
           Block& block = *run.any(any);
@@ -330,15 +331,16 @@ TEST(Periods, GoOnBesideOtherThreads) {
   EXPECT_GT(periods, 0) << "no program was followed";
 }
 
-// The host has no room for what a plan says should leave, and another thread's operator runs there: that one
-// may be waiting to tell the planner of the end of a block that is this program's.
+// The plan lets blocks leave for a host that has no free space, and another thread's operator runs there.
+// That thread may be waiting to report to the planner the end of a block of this program.
 TEST(Periods, WaitForNobody) {
   const Watchdog watchdog(std::chrono::seconds(60));
   Machine machine({.budget = KiB(36), .host_budget = KiB(64), .host_computes = true});
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 10; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
   const auto write = [&](uint64_t i) { (void)machine.write(*blocks[i], machine.sim(), pattern(4096, i)); };
-  std::atomic<Block*> given{nullptr};  // for the other thread to end in an operator, where it is told so
+  // A block that the other thread destroys in its operator once `ends_it` is true.
+  std::atomic<Block*> given{nullptr};
   std::atomic<bool> ends_it{false}, in_operator{false};
   const auto pass = [&] {
     for (uint64_t i = 0; i < 10; ++i) write(i);
@@ -357,15 +359,16 @@ TEST(Periods, WaitForNobody) {
     };
     while (!over) {
       (void)machine.run(machine.host(), {{.block = small, .write = true}}, slow);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // turns are not fair: others want one, too
+      // Admission is not fair: other operators need it, too.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   });
   for (uint64_t filled_before = 0; filled_before < 10; ++filled_before) {
     for (int i = 0; i < 60; ++i) pass();
     EXPECT_TRUE(machine->plans().planning().follows);
     for (uint64_t i = 0; i < filled_before; ++i) write(i);
-    std::vector<Block*> full;  // what is pinned leaves less than a block's room at the host
-    std::thread([&] {          // whose operators are not the program's
+    std::vector<Block*> full;  // Pinned blocks that leave less free space at the host than one block needs.
+    std::thread([&] {          // A thread of its own, because its operators are not the program's.
       for (;;) {
         const Result<Block*> more = machine.make(machine.host(), pattern(2048, 30));
         if (!more.ok()) break;

@@ -1,5 +1,5 @@
-// How well periods over equal blocks are planned: how much is fetched, what is there in time, and what
-// programs beside each other leave one another.
+// Quality of plans for periods over equal blocks: the number of fetches, the number of blocks present in
+// time, and the share of each concurrent program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace innkeeper::test {
 namespace {
 
-// The mark of a policy that knows what comes: ten equal blocks read in turn, room for nine.
+// The mark of a policy that knows the future: ten equal blocks read in a fixed order, space for nine.
 TEST(Periods, OfTenBlocksWithRoomForNineFetchOne) {
   Machine machine({.budget = KiB(36)});
   std::vector<Block*> blocks;
@@ -34,14 +34,14 @@ TEST(Periods, OfTenBlocksWithRoomForNineFetchOne) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// Blocks that are read in turn, more than a card and the host have room for, or the host alone: what comes
-// from the disk is on its way before it is asked for.
+// Blocks read in a fixed order, more than fit a GPU and the host, or the host alone: a block on the disk is
+// under way before an operator needs it.
 void read_ahead(const MachineOptions& options) {
   Machine machine(options);
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
   uint64_t version = 0;
-  const auto late = [&] {  // of a period
+  const auto late = [&] {  // Counts the late blocks of a period.
     int count = 0;
     for (Block* block : blocks) {
       EXPECT_TRUE(machine->synchronize().ok());
@@ -53,7 +53,7 @@ void read_ahead(const MachineOptions& options) {
     }
     return count;
   };
-  for (int i = 0; i < 44; ++i) (void)late();  // eleven are planned at a time
+  for (int i = 0; i < 44; ++i) (void)late();  // Eleven periods are planned together.
   EXPECT_LE(late(), 2) << "of 24";
   const PeriodStats period = machine->plans().planning().period;
   EXPECT_GT(period.bytes_planned, KiB(30).count());
@@ -73,8 +73,8 @@ TEST(Periods, ReadAheadFromADiskBelowAHostThatComputes) {
   read_ahead({.accelerators = 0, .host_budget = KiB(60), .disk_budget = MiB(8)});
 }
 
-// A program that does something else may not want what its plan has ordered: what has no copy yet is not
-// fetched.
+// A program that leaves its plan may not need the planned blocks: the engine cancels fetches whose copy has
+// not begun.
 TEST(Periods, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
   Machine machine({.budget = KiB(64), .links = {.part = KiB(1), .few = 1, .enough = Bytes(0)}});
   const NodeId card = machine.sim();
@@ -93,7 +93,7 @@ TEST(Periods, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
       ASSERT_TRUE(machine.read(*blocks[i], card).ok());
       if (period % 8 != 7 || waiting() == 0) continue;
       most = std::max(most, waiting());
-      ASSERT_TRUE(machine.read(*other, card).ok());  // which is not the period's
+      ASSERT_TRUE(machine.read(*other, card).ok());  // The block is not part of the period.
       EXPECT_EQ(waiting(), 0);
     }
   }
@@ -104,8 +104,8 @@ TEST(Periods, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
   machine->destroy(other);
 }
 
-// What another thread brings, as the engine's own one does what comes by way of a disk, arrives in the
-// period.
+// Blocks that another thread fetches count as fetched in the period, as do those that the engine's own thread
+// fetches through a disk.
 TEST(Periods, CountWhatOtherThreadsBringThem) {
   Machine machine({.budget = KiB(36)});
   std::vector<Block*> blocks;
@@ -123,8 +123,8 @@ TEST(Periods, CountWhatOtherThreadsBringThem) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// A program of hardly any bytes beside a large one: it has what it needs, and the large one the rest, of the
-// card and of the host.
+// A program of hardly any bytes runs concurrently with a large one: it has its working set, and the large one
+// has the rest of the GPU and of the host.
 TEST(Periods, AProgramThatFitsLeavesTheRestToOthers) {
   Machine machine({.budget = KiB(36), .host_budget = KiB(140), .disk_budget = MiB(8)});
   std::vector<Block*> blocks;
@@ -159,8 +159,9 @@ TEST(Periods, AProgramThatFitsLeavesTheRestToOthers) {
   for (Block* block : tiny) machine->destroy(block);
 }
 
-// Two programs at one node, each visiting ten blocks in turn, with a part of the room for nine, pass by pass
-// beside each other. What the one's thread made the other's uses: it belongs to who goes on with it.
+// Two programs at one node, pass by pass concurrently. Each reads ten blocks in a fixed order, and its share
+// has space for nine. Blocks that one's thread made and the other's uses belong to the program that goes on
+// using them.
 TEST(Periods, OfTwoThreadsAreEachPlannedFor) {
   Machine machine({.budget = KiB(72)});
   std::array<std::vector<Block*>, 2> blocks;

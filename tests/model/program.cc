@@ -9,7 +9,7 @@ namespace {
 
 struct Row {
   const char* name;
-  int weight;  // how often it is drawn
+  int weight;  // Relative frequency of the step.
 };
 constexpr std::array<Row, kVerbs> kRows = {{
     {"create", 4},      {"make", 8},   {"write", 8},      {"read", 12},   {"combine", 18}, {"copy_range", 8},

@@ -12,8 +12,8 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr size_t kLongHeld = 3;       // pins and escapes at a time, so that operators find room
-constexpr size_t kCheckInterval = 6;  // steps of all lanes together between two checks
+constexpr size_t kLongHeld = 3;       // Most pins and escapes at once, so that operators find free space.
+constexpr size_t kCheckInterval = 6;  // Steps of all lanes together between two checks.
 
 class Walk {
  public:
@@ -97,7 +97,8 @@ class Walk {
          std::to_string(seen[at]) + ", not " + std::to_string(wanted[at]));
   }
 
-  // A request may fail for want of room where the machine is too small, or because somebody holds the block.
+  // A request may fail for want of free space where the machine is too small, or because a holder keeps the
+  // block.
   bool done(const Status& status, bool held = false) {
     if (status.ok()) return true;
     const Code code = status.code();
@@ -127,7 +128,7 @@ class Walk {
       count += (model->pinned ? 1 : 0) + (model->escaped_at != kNoNode ? 1 : 0);
     return count;
   }
-  // Writing elsewhere must wait until who holds it lets go.
+  // A write at another node must wait until the holder lets go.
   static bool held_elsewhere(const Model& model, NodeId node) {
     return model.escaped_at != kNoNode && model.escaped_at != node;
   }
@@ -210,7 +211,7 @@ class Walk {
     if (done(seen.status())) compare("block " + name_of(*model), seen.value(), model->contents);
   }
 
-  // out = out * 3 + the sum of the inputs; a block that nobody wrote counts as zeros.
+  // out = out * 3 + the sum of the inputs; a block without contents counts as zeros.
   void combine(const ModelPtr& out, const Step& step) {
     std::vector<ModelPtr> inputs;
     for (const uint8_t number : {step.source, step.other}) {
@@ -246,13 +247,13 @@ class Walk {
     out->written = true;
   }
 
-  // A kernel may do without its scratch memory where there is none.
+  // A kernel can do without its scratch memory if the node has none.
   void use_scratch(NodeId node, size_t size) {
     Result<Memory> memory = machine_->device(node).allocate(Bytes(static_cast<int64_t>(size)));
     if (memory.ok()) std::memset(memory.value().data(), 3, size);
   }
 
-  // What a kernel does with views: it reads a part of one block and writes a part of another, or of the same.
+  // A kernel on views: it reads a part of one block and writes a part of another, or of the same.
   void copy_range(const ModelPtr& out, const Step& step) {
     const ModelPtr in = chosen(step.source);
     const NodeId node = computing(step.node);
@@ -319,7 +320,7 @@ class Walk {
   }
 
   void escape(const ModelPtr& model, NodeId node) {
-    const Hold hold(model, {});  // alone: who else pins it would be taken for the holder
+    const Hold hold(model, {});  // Exclusive: another pin would be taken for the holder.
     if (!started(hold) || model->held() || held() + pinning_ >= kLongHeld || !model->written) return;
     if (model->contents.empty()) return;
     Access access{.block = model->block};
@@ -413,14 +414,14 @@ class Walk {
     if (machine_->budget(node) != (status.ok() ? wanted : before)) fail("the budget is neither old nor new");
   }
 
-  // The device says that it is full although the budget is not. It may find that nothing can leave.
+  // The device reports that it is full although the budget is not. It may find that nothing can leave.
   void relieve(const Step& step) {
     const NodeId node = computing(step.node);
-    done(machine_->synchronize());  // what was asked for before is there, and takes no room later
+    done(machine_->synchronize());  // Lets earlier requests end, so that they take no space later.
     const Bytes before = machine_->used(node);
     const Status status = machine_->evictor().relieve(node, Bytes(1 + step.size % 4096));
     if (options_.lanes > 1 || !status.ok()) return;
-    done(machine_->synchronize());  // memory that copies still touch leaves when they are done
+    done(machine_->synchronize());  // Frees memory that copies still touch.
     if (machine_->used(node) >= before)
       fail("relief left nothing free at node " + std::to_string(index_of(node)) + ": " + to_string(before) +
            " were in use, " + to_string(machine_->used(node)) + " are");
@@ -471,15 +472,15 @@ class Walk {
     return machine;
   }
 
-  FaultPlan faults_;  // fails nothing; its watcher is where lanes overtake each other
+  FaultPlan faults_;  // Injects no failure; lanes overtake each other in its watcher.
   const WalkOptions options_;
   Machine machine_;
   std::vector<ModelPtr> blocks_;
-  std::map<Block*, NodeId> escaped_;  // who holds a real tensor, and where
+  std::map<Block*, NodeId> escaped_;  // Node of each real tensor that a holder keeps.
   std::vector<Detached> detached_;
   uint64_t versions_ = 0;
   size_t step_ = 0;
-  size_t pinning_ = 0;  // pins and escapes that are being made
+  size_t pinning_ = 0;  // Pins and escapes in progress.
   int64_t left_out_ = 0;
   std::string failure_;
 };

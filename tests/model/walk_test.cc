@@ -1,5 +1,5 @@
 // Random programs on the engine against the model (model/walk.h), on every machine and with every schedule of
-// the simulator: what a queue was given becomes visible as late as it may, early, or at random.
+// the simulator: queued work becomes visible as late as it may, early, or at random.
 //
 // The seed is new in each run and printed. INNKEEPER_SEED replays one, INNKEEPER_STEPS sets the steps of all
 // cases together (a million takes some minutes), INNKEEPER_PROGRAM runs one program, as a failure printed it.
@@ -19,10 +19,10 @@
 namespace innkeeper::test {
 namespace {
 
-constexpr uint64_t kSteps = 300'000;  // of all cases together
-constexpr size_t kProgram = 400;      // steps of one program
-constexpr unsigned kLimit = 30;       // seconds that one program may take (it takes some hundredths)
-constexpr unsigned kShrinkLimit = 5;  // while it is shrunk
+constexpr uint64_t kSteps = 300'000;  // Steps of all cases together.
+constexpr size_t kProgram = 400;      // Steps of one program.
+constexpr unsigned kLimit = 30;       // Seconds that one program may take (it takes some hundredths).
+constexpr unsigned kShrinkLimit = 5;  // Seconds that one program may take while it is shrunk.
 constexpr int kShrinkTries = 400;
 constexpr std::chrono::seconds kShrinkTime{60};
 constexpr sim::Visibility kSchedules[] = {sim::Visibility::late, sim::Visibility::random,
@@ -94,7 +94,7 @@ TEST_P(WalkTest, AgreesWithTheModel) {
   }
 }
 
-// That a program which fails is found again in few steps.
+// The shrinker reduces a failing program to few steps.
 TEST(Shrink, LeavesWhatMakesItFail) {
   const Program program = random_program(7, 300);
   const auto fails = [](const Program& candidate) {

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from processes import NODES
 
-os.environ["INNKEEPER_NODES"] = NODES  # before anything imports innkeeper
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin slow down a shared machine
+os.environ["INNKEEPER_NODES"] = NODES  # Set before any import of innkeeper.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # Spinning threads slow down a shared machine.
 
 import innkeeper
 
@@ -28,7 +28,7 @@ from torchrun import torchrun  # noqa: E402, F401
 
 import torch  # noqa: E402
 
-# A shell has what it runs in the background ignore it, and programs hand that on: tests send it.
+# A shell makes its background jobs ignore SIGINT, and programs pass that on: tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -42,7 +42,7 @@ def pytest_collection_finish() -> None:
 def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Seeds every test; then verifies the engine's invariants and budgets, and that no memory is kept.
 
-    What a test leaves in the environment, the children of every later test of its process inherit.
+    The children of every later test of the process inherit a test's changes to the environment.
     """
     torch.manual_seed(0)
     before = bytes_kept()
@@ -53,29 +53,31 @@ def sound_engine(request: pytest.FixtureRequest) -> Iterator[None]:
     for name, node in innkeeper.stats()["nodes"].items():
         assert node["peak"] <= node["budget"], (name, node)
     if bytes_kept() > before:
-        request.node.funcargs.clear()  # what other fixtures made
-        sys.last_value = sys.last_traceback = sys.last_exc = None  # of a test that failed: it has its tensors
-        gc.collect()  # tensors in a cycle
-        torch.managed.empty_cache()  # copies of CPU tensors that live on, as a module's constants
+        request.node.funcargs.clear()  # Values that other fixtures made.
+        # The traceback of a failed test holds its tensors.
+        sys.last_value = sys.last_traceback = sys.last_exc = None
+        gc.collect()  # Frees tensors in a cycle.
+        # Frees copies of CPU tensors that live on, such as a module's constants.
+        torch.managed.empty_cache()
         assert bytes_kept() <= before, (
             "managed tensors outlive the test: what follows cannot configure its nodes"
         )
 
 
 def ours() -> dict[str, str]:
-    """The variables that we read or set."""
+    """The variables that Innkeeper and its tests read or set."""
     prefixes = ("ACCELERATE_", "INNKEEPER_")
     return {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
 
 
 def bytes_kept() -> int:
-    """The bytes of all blocks' replicas."""
+    """Bytes of all blocks' replicas."""
     return sum(node["replicas"] for node in innkeeper.stats()["nodes"].values())
 
 
 @pytest.fixture
 def refuse_mixed() -> Iterator[None]:
-    """CUDA's rule for one test: an operator refuses CPU tensors beside managed ones."""
+    """CUDA's rule for one test: an operator refuses CPU tensors together with managed ones."""
     from innkeeper import _C, mixed
 
     before = _C.moves_cpu_tensors()
@@ -86,8 +88,8 @@ def refuse_mixed() -> Iterator[None]:
 
 @pytest.fixture
 def configure() -> Iterator[Callable[[str], None]]:
-    """Other nodes, for one test."""
-    gc.collect()  # tensors that an earlier test left in a cycle
+    """Configures other nodes for one test."""
+    gc.collect()  # Frees tensors that an earlier test left in a cycle.
     yield innkeeper.configure
     gc.collect()
     innkeeper.configure(NODES)

@@ -1,4 +1,4 @@
-"""What programs do on the CPU with PyTorch's parts that ask for an accelerator: printed, one line for each.
+"""Programs on the CPU that use PyTorch's parts for accelerators. Each prints one line.
 
 python tests/pytorch_own/programs.py [--with-innkeeper] [NAME ...]
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 LOADED = "--with-innkeeper" in sys.argv or os.environ.get("PYTORCH_OWN_LOADED") == "1"
 if LOADED:
-    os.environ["PYTORCH_OWN_LOADED"] = "1"  # for the processes that are started
+    os.environ["PYTORCH_OWN_LOADED"] = "1"  # Started processes read it.
     import innkeeper
 
 Program = Callable[[], Any]
@@ -258,7 +258,7 @@ TOGETHER = {
 def say(name: str, program: Program) -> None:
     try:
         result = repr(program())
-    except Exception as error:  # which is an outcome, too
+    except Exception as error:  # An exception is an outcome, too.
         result = f"{type(error).__name__}: {str(error).splitlines()[0]}"
     print(f"{name}: {result}", flush=True)
 
@@ -276,7 +276,7 @@ def together(rank: int, names: list[str], folder: str) -> None:
 
 
 def main() -> None:
-    """Runs the programs that are named; all, if none is."""
+    """Runs the named programs; all, without names."""
     import tempfile
 
     warnings.simplefilter("ignore")
@@ -289,7 +289,7 @@ def main() -> None:
     if parallel:
         with tempfile.TemporaryDirectory() as folder:
             torch.multiprocessing.spawn(together, (parallel, folder), nprocs=2)
-    if LOADED:  # nothing of all this is ours
+    if LOADED:  # PyTorch reports none of these as ours.
         assert not innkeeper._C.started(), "the managed device was started"
 
 

@@ -1,7 +1,7 @@
 """PyTorch's own databases of operators, modules and optimizers: see tests/compat/other_devices.py.
 
-What each test computes is noted as a digest of its bits, so that runs can be compared: on CPU tensors with
-the package and without, or on PYTORCH_OWN_DEVICE. Samples and modules are made on the CPU, and moved.
+Each test's results are noted as a digest of their bits, so that runs can be compared: on CPU tensors with the
+package and without, or on PYTORCH_OWN_DEVICE. Samples and modules are made on the CPU, and moved.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def tearDownModule() -> None:
 
 
 def moved(tree: Any) -> Any:
-    """A copy on the device, since samples share tensors among themselves; what is one tensor stays one."""
+    """A copy on the device. Samples share tensors among themselves; a tensor that occurs twice stays one."""
     made: dict[int, Tensor] = {}
 
     def move(x: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ def moved(tree: Any) -> Any:
 
 
 def digest(tree: Any) -> str:
-    """Of the bits of all tensors, shapes and types included."""
+    """Digest of the bits of all tensors, shapes and types included."""
     sum_of_all = hashlib.blake2b(digest_size=8)
     for leaf in tree_leaves(tree):
         if not isinstance(leaf, Tensor):
@@ -62,11 +62,11 @@ def digest(tree: Any) -> str:
         x = leaf.detach().cpu()
         x = x.to_dense() if x.layout != torch.strided else x
         sum_of_all.update(f"{tuple(x.shape)} {x.dtype}".encode())
-        whole = torch.empty(x.numel(), dtype=x.dtype).copy_(x.reshape(-1))  # row by row, whatever x was
+        whole = torch.empty(x.numel(), dtype=x.dtype).copy_(x.reshape(-1))  # Row by row, for any layout of x.
         if x.is_complex():
             whole = torch.view_as_real(whole).reshape(-1)
         if x.is_complex() or x.is_floating_point():
-            whole.masked_fill_(whole.isnan(), torch.nan)  # one NaN is as good as another
+            whole.masked_fill_(whole.isnan(), torch.nan)  # All NaNs are equal here.
         sum_of_all.update(whole.view(torch.uint8).numpy().tobytes())
     return sum_of_all.hexdigest()
 
@@ -131,7 +131,7 @@ class TestDatabases(TestCase):
             if "foreach" in optim_info.supported_impls and "fused" not in sample.kwargs:
                 sample.kwargs.setdefault(
                     "foreach", False
-                )  # by default accelerators take lists, the CPU does not
+                )  # Accelerators take lists by default, the CPU does not.
             torch.manual_seed(0)
             model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).to(DEVICE)
             optimizer = optim_info.optim_cls(

@@ -15,4 +15,4 @@ class TestSpawned(TestDistBackend, DistributedTest._DistTestBase):
         self._spawn_processes()
 
 
-del TestDistBackend, DistributedTest  # or they would be collected too
+del TestDistBackend, DistributedTest  # Imported test classes would be collected, too.

@@ -1,7 +1,7 @@
-// queue_runner FOLDER: what `innkeeper queue runner` is, for tests of the library.
-// queue_runner --hop FILE: forks and ends, and so does its child, as fast as that goes; deaf to SIGTERM. The
-// file grows by a byte with each. queue_runner --ensure FOLDER: what a caller of the queue does who wants
-// one; says "okay".
+// queue_runner DIRECTORY: `innkeeper queue runner` for tests of the library.
+// queue_runner --hop FILE: forks and ends, and so does its child, as fast as possible; ignores SIGTERM. Each
+// process appends a byte to the file.
+// queue_runner --ensure DIRECTORY: acts as a caller of the queue that needs a runner; prints "okay".
 //
 // INNKEEPER_KILL_STEP=NAME and INNKEEPER_KILL_FILE=PATH: kills itself (or the supervisor that it became) at
 //   the first step of that name, once: the file is made at that moment, and while it is there nothing is

@@ -41,5 +41,6 @@ where = [str(p.device) for p in model.parameters()]
 torch.manual_seed(1)
 alone = train(TwoGpus("cpu", "cpu"), batches)
 same = all(torch.allclose(a, b, atol=1e-6) for a, b in zip(weights, alone, strict=True))
-os.write(1, f"{rank} {same} {where}\n".encode())  # in one piece, whatever the other process prints
+# One write, so that it does not mix with the other process's output.
+os.write(1, f"{rank} {same} {where}\n".encode())
 torch.distributed.destroy_process_group()

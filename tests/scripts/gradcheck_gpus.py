@@ -19,7 +19,7 @@ def there_and_back(x):
     return torch.tanh(x.to(gpu(1)) ** 2).to(gpu(0)) * x
 
 
-def product(x, w):  # x on the first GPU, w on the second
+def product(x, w):  # x is on the first GPU, w on the second.
     return torch.sigmoid(x.to(w.device) @ w).sum(0)
 
 

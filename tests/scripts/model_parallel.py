@@ -44,7 +44,7 @@ for step in range(8):
     optimizer.step()
     print(f"step {step} loss {loss.item()!r}")
 
-# What one copy does to the other: nothing.
+# One copy must have no effect on the other.
 a = torch.arange(4.0, device=dev0)
 b = torch.clone(a).to(dev1) if not two else (a + 0).to(dev1)
 b += 1

@@ -33,7 +33,7 @@ class Tagger(nn.Module):
 
 def data_parallel(module, words, **kwargs):
     if not use_cuda:
-        # One part after another, the first last: its gradients then come first, as on the GPUs.
+        # One part after another, the first one last: its gradients then come first, as on the GPUs.
         parts = [words.chunk(n_gpus), kwargs["mask"].chunk(n_gpus), kwargs["options"]["gain"].chunk(n_gpus)]
         outputs = [
             module(w, mask=m, options={"gain": g, "weights": False}) for w, m, g in list(zip(*parts))[::-1]

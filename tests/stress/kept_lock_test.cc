@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 constexpr uid_t kOther = 40001;
 constexpr uid_t kKeeper = 40002;
 
-// One process tells another that something has happened.
+// A signal between processes that an event has happened.
 class Bell {
  public:
   Bell() { EXPECT_EQ(pipe(ends_.data()), 0); }
@@ -44,7 +44,7 @@ class Bell {
   std::array<int, 2> ends_{};
 };
 
-// What this process does the first time it comes to a step of the protocol.
+// Action of this process at its first arrival at the step.
 std::string at_step;            // NOLINT(cert-err58-cpp)
 std::function<void()> do_once;  // NOLINT(cert-err58-cpp)
 
@@ -58,7 +58,7 @@ void at(const std::string& name, std::function<void()> what) {
   });
 }
 
-// This process stops in the middle of its next grant: it has read the leases, and has published nothing.
+// Stops this process in the middle of its next grant: it has read the leases, and has published nothing.
 void stop_once_scanned(const Bell& inside, const Bell& go_on) {
   at("scanned", [&] {
     inside.ring();
@@ -95,7 +95,7 @@ class LeaseKeptLockTest : public LeaseFixture {
     EXPECT_EQ(flock(fd, LOCK_EX), 0);
     return fd;
   }
-  // A process of this user that has the lock until `until` rings, or for ever.
+  // A process of this user that holds the lock until `until` rings, or for ever.
   pid_t keep(uid_t user, const Bell* until = nullptr) {
     Bell kept;
     const pid_t child = as(user, [&] {
@@ -110,7 +110,8 @@ class LeaseKeptLockTest : public LeaseFixture {
     return child;
   }
   bool granted(const Request& request) { return arbiter_.acquire(request, machine_).ok(); }
-  // A child that holds what it was granted until the test ends; rings then. 3: it was refused.
+  // A child that keeps its granted lease until the test ends, and rings after the grant. Exit code 3: it was
+  // refused.
   pid_t holder(const Request& request, const Bell& has_it) {
     return as(kOther, [&] {
       const Result<Lease> lease = arbiter_.acquire(request, machine_);
@@ -154,7 +155,7 @@ TEST_F(LeaseKeptLockTest, WhoWaitsInLineIsServedInItsTurn) {
   EXPECT_EQ(kill(waiter, 0), 0);
 }
 
-// Two processes share the lock in turns, so that the holder changes all the time.
+// Two processes hold the lock alternately, so that the holder changes all the time.
 TEST_F(LeaseKeptLockTest, WhoSharesItStopsNobody) {
   Bell kept;
   for (const auto offset : {0ms, 300ms})
@@ -175,14 +176,14 @@ TEST_F(LeaseKeptLockTest, WhoSharesItStopsNobody) {
   EXPECT_TRUE(granted(share(GiB(60))));
 }
 
-// Its process has ended, and is not waited for; a child of its own has the lock.
+// The lock's process has ended and is a zombie; its child holds the lock.
 TEST_F(LeaseKeptLockTest, WhoHasEndedStopsNobody) {
   Bell kept;
   as(kKeeper, [&] {
     const pid_t ends = in_child([&] {
       take_lock();
       const pid_t keeps =
-          in_child([] { return static_cast<int>(sleep(8)); });  // no process is left to end it
+          in_child([] { return static_cast<int>(sleep(8)); });  // No process is left to end it.
       kept.ring();
       return keeps > 0 ? 0 : 1;
     });
@@ -192,7 +193,7 @@ TEST_F(LeaseKeptLockTest, WhoHasEndedStopsNobody) {
   EXPECT_TRUE(granted(share(GiB(60))));
 }
 
-#ifndef __SANITIZE_THREAD__  // which allows no threads in a forked child
+#ifndef __SANITIZE_THREAD__  // The thread sanitizer allows no threads in a forked child.
 TEST_F(LeaseKeptLockTest, WhoStartsThreadsAllTheTimeStopsNobody) {
   Bell kept;
   as(kKeeper, [&] {
@@ -206,7 +207,7 @@ TEST_F(LeaseKeptLockTest, WhoStartsThreadsAllTheTimeStopsNobody) {
 }
 #endif
 
-// It costs the name in the record alone.
+// An override loses only the name in the record.
 TEST_F(LeaseKeptLockTest, WhoTakesALeaseOverDoesNotWaitLong) {
   Lease lease = arbiter_.acquire(share(GiB(60)), machine_).value();
   ASSERT_TRUE(lease.share_with_children().ok());
@@ -246,7 +247,7 @@ TEST_F(LeaseKeptLockTest, OneThatComputesIsWaitedFor) {
   EXPECT_FALSE(granted(whole()));
 }
 
-// Two who override it at once: each has read what the other had not yet published.
+// Two processes override the lock at once: each has read the leases before the other published its own.
 TEST_F(LeaseKeptLockTest, TwoAtOnceAreNotGrantedTheSame) {
   keep(kKeeper);
   const Bell has_it;
@@ -259,8 +260,8 @@ TEST_F(LeaseKeptLockTest, TwoAtOnceAreNotGrantedTheSame) {
   EXPECT_EQ(leases(), 1U);
 }
 
-// The lock comes free in the middle of an override, and another process gets it, which has read the leases
-// before this one was published and publishes after this one has looked.
+// The lock becomes free in the middle of an override. Another process takes it, which has read the leases
+// before this one published and publishes after this one has looked.
 TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
   const Bell let_go, inside, go_on;
   keep(kKeeper, &let_go);
@@ -275,16 +276,16 @@ TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
       return pause();
     });
     inside.wait();
-    at("unlocked", [&] { go_on.ring(); });  // this one has looked, and has drawn its conclusion
+    at("unlocked", [&] { go_on.ring(); });  // This process has read the leases and decided.
   });
   const bool both_refused = !granted(whole());
   EXPECT_TRUE(both_refused);
-  inside.wait();  // the other has it
+  inside.wait();  // The other process has the lease.
   EXPECT_EQ(leases(), 1U);
 }
 
-// A process sleeps with the lock in the middle of a grant, on a machine that was frozen, say. It is
-// overridden.
+// A process sleeps with the lock in the middle of a grant, for example on a machine that was frozen. The
+// other process overrides it.
 TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockLooksAgain) {
   const Bell inside, go_on;
   const pid_t slept = as(kOther, [&] {
@@ -299,13 +300,15 @@ TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockLooksAgain) {
   EXPECT_EQ(leases(), 1U);
 }
 
-// The same, of one that sleeps before it reads the clock, and only a little afterwards.
+// The same for a process that sleeps before it reads the clock, and only a little afterwards.
 TEST_F(LeaseKeptLockTest, TheTimeCountsFromBeforeTheLock) {
   const Bell inside, go_on;
   const pid_t slept = as(kOther, [&] {
     at("lock taken", [&] {
       inside.ring();
-      go_on.wait();  // until it has been overridden, by who has read the leases but not yet published
+      // Waits until another process, which has read the leases but not yet published, has overridden the
+      // lock.
+      go_on.wait();
       at("scanned", [] { std::this_thread::sleep_for(700ms); });
     });
     return granted(whole()) ? 0 : 3;
@@ -319,7 +322,7 @@ TEST_F(LeaseKeptLockTest, TheTimeCountsFromBeforeTheLock) {
   EXPECT_EQ((first.ok() ? 1 : 0) + (end_of(slept) == 0 ? 1 : 0), 1) << "to one of the two";
 }
 
-// The same, of one that grows its lease.
+// The same for a process that grows its lease.
 TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockDoesNotGrow) {
   const Bell has_it, grow, inside, go_on;
   const pid_t slept = as(kOther, [&] {
@@ -344,13 +347,13 @@ TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockDoesNotGrow) {
 TEST_F(LeaseKeptLockTest, DeadOnesAreLeftLying) {
   Lease lease = arbiter_.acquire(share(GiB(1)), machine_).value();
   const std::string file = path("l" + lease.id());
-  lease.leave();  // nobody holds it
+  lease.leave();  // No process holds its lock.
   keep(kKeeper);
   EXPECT_TRUE(granted(share(GiB(60))));
   EXPECT_EQ(access(file.c_str(), F_OK), 0);
 }
 
-// A card has room for one of them at a time, which they see for themselves.
+// A GPU has memory for one lease at a time, which the processes check themselves.
 TEST_F(LeaseKeptLockTest, AStormIsPromisedNothingTwice) {
   keep(kKeeper);
   auto* const there = static_cast<std::atomic<int>*>(

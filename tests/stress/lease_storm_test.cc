@@ -1,12 +1,12 @@
-// Many processes ask for random leases and are killed at every named step of the protocol, and from outside
-// at any moment, while somebody sets the wall clock by up to 400 days. Never are more bytes promised than a
-// card has, no lease ends before its hour, nothing is left over, and nothing repairs anything.
+// Many processes request random leases while one sets the wall clock by up to 400 days. They are killed at
+// every named step of the protocol, and from outside at any moment. The arbiter never promises more bytes
+// than a GPU has, no lease ends before its hour, nothing is left over, and no process repairs anything.
 //
-// The judge knows nothing of lease files. Each worker writes what it was granted into shared memory, then
-// adds up what all have: of two who were promised the same bytes the one who wrote later sees both. A worker
-// takes its entry back before it releases, and before it kills itself; one that is killed from outside is
-// stopped first, and its entry taken back while it still holds its lease. So the sum is never more than what
-// is leased.
+// The judge knows nothing of lease files. Each worker writes its grant into shared memory, then adds up all
+// grants: of two workers that were promised the same bytes, the later one sees both. A worker takes its entry
+// back before it releases, and before it kills itself. The test stops a worker before it kills it from
+// outside, and takes its entry back while the worker still holds its lease. So the sum is never more than the
+// leased bytes.
 //
 // INNKEEPER_STORM_GRANTS and INNKEEPER_STORM_KILLS ask for a longer one (30000 and 300), INNKEEPER_SEED
 // replays a seed (processes still interleave as they like).
@@ -30,7 +30,7 @@
 #include "lease/kill_point.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::lease {
@@ -39,28 +39,28 @@ namespace {
 using namespace std::chrono_literals;
 using test::from_environment;
 using test::idle_machine;
-using test::LeaseFolder;
+using test::LeaseDirectory;
 
 constexpr int kWorkers = 32;
 constexpr int kCards = 4;
-constexpr int64_t kUnits = 1000;  // MiB of a card
+constexpr int64_t kUnits = 1000;  // MiB of a GPU
 constexpr const char* kSteps[] = {"locked",           "scanned",   "before reaping",  "reaped",  "created",
                                   "life locked",      "written",   "readable",        "renamed", "unlocked",
                                   "before rewriting", "rewritten", "before removing", "removed"};
 constexpr size_t kStepCount = std::size(kSteps);
 
-// In memory that all processes share.
+// State in memory that all processes share.
 struct Shared {
   std::atomic<int64_t> units[kWorkers][kCards];
-  std::atomic<int64_t> clock_error_ns;  // of the machine's wall clock
+  std::atomic<int64_t> clock_error_ns;  // Error of the machine's wall clock, ns.
   std::atomic<uint64_t> jumps, renewed;
   std::atomic<uint64_t> grants, refusals, resized, waited, twice, errors;
   std::atomic<uint64_t> kills[kStepCount];
-  std::atomic<bool> dying[kWorkers];  // waits at its step to be killed
+  std::atomic<bool> dying[kWorkers];  // The worker waits at its step to be killed.
   std::atomic<bool> stop;
 };
 
-// Of this worker.
+// State of this worker.
 Shared* shared = nullptr;
 int self = 0;
 int deadly_step = -1;
@@ -70,14 +70,14 @@ void take_back(int worker) {
   for (int card = 0; card < kCards; ++card) shared->units[worker][card] = 0;
 }
 
-// Half of the time the step at which fewest were killed, so that none is left out.
+// In half of the cases chooses the step with the fewest kills, so that none is left out.
 void choose_death(std::mt19937_64& fate) {
   const auto fewest = std::min_element(std::begin(shared->kills), std::end(shared->kills),
                                        [](const auto& a, const auto& b) { return a < b; });
   deadly_step = static_cast<int>(fate() % 2 == 0 ? static_cast<size_t>(fewest - std::begin(shared->kills))
                                                  : fate() % kStepCount);
-  // Few pass where dead files are removed: who had to pass there often would never die, and in the end all
-  // would be such.
+  // Few workers pass the steps that remove dead files: one that had to pass there often would never die, and
+  // in the end all workers would be such.
   const bool rare = std::string_view(kSteps[deadly_step]).find("reap") != std::string_view::npos;
   passes_left = static_cast<int>(fate() % (rare ? 2 : 30));
 }
@@ -110,7 +110,7 @@ class Worker {
  public:
   Worker(const std::shared_ptr<const Directory>& directory, uint64_t seed)
       : arbiter_(directory), random_(seed) {
-    // Under load on few cores 32 processes queue up for long.
+    // Under load on few cores the queue of 32 processes is long.
     arbiter_.set_lock_limit(60s);
   }
 
@@ -161,7 +161,7 @@ class Worker {
     if (below(2) == 0) std::this_thread::sleep_for(std::chrono::microseconds(below(2000)));
     set_clock();
     if (request.expires_after && below(3) == 0 && arbiter_.renew(lease, 1h).ok()) ++shared->renewed;
-    if (!lease.intact()) ++shared->errors;  // somebody removed a live one
+    if (!lease.intact()) ++shared->errors;  // Another process removed a live lease.
     take_back(self);
     lease.release();
   }
@@ -169,7 +169,7 @@ class Worker {
   void resize(Lease& lease) {
     const Bytes now = lease.claims()[0].bytes;
     const Bytes then = MiB(static_cast<int64_t>(50 + below(500)));
-    // The judge may know of less than is leased, never of more.
+    // The judge may know fewer bytes than are leased, never more.
     if (then < now)
       for (int card = 0; card < kCards; ++card)
         shared->units[self][card] = std::min<int64_t>(shared->units[self][card], then.count() >> 20);
@@ -186,7 +186,7 @@ class Worker {
 
 class Storm {
  public:
-  Storm(const LeaseFolder& folder, uint64_t seed) : folder_(folder), random_(seed) {
+  Storm(const LeaseDirectory& folder, uint64_t seed) : folder_(folder), random_(seed) {
     void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared = new (memory) Shared{};
   }
@@ -221,7 +221,7 @@ class Storm {
   int namespaces() const { return namespaces_; }
 
  private:
-  // Some are other users, some in other PID namespaces, where the machine allows it.
+  // Some workers are other users, some are in other PID namespaces, where the machine allows it.
   void start(int worker) {
     const uint64_t seed = random_();
     const pid_t child = worker % 4 == 3 ? fork_in_namespace() : fork();
@@ -230,13 +230,13 @@ class Storm {
       std::mt19937_64 fate(seed);
       if (geteuid() == 0 && worker % 2 == 1) {
         const uid_t user = 41000 + static_cast<uid_t>(worker % 3);
-        // Not by glibc's functions: they change all threads of the process, and after a bare clone() wait for
-        // those that are the parent's.
+        // Uses system calls: glibc's functions change all threads of the process, and after a bare clone()
+        // wait for threads that are the parent's.
         if (syscall(SYS_setgroups, 0, nullptr) != 0 || syscall(SYS_setgid, user) != 0 ||
             syscall(SYS_setuid, user) != 0)
           _exit(9);
       }
-      prctl(PR_SET_PDEATHSIG, SIGKILL);  // a storm that ends early leaves nobody behind
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // A storm that ends early leaves no worker behind.
       choose_death(fate);
       kill_point = &maybe_die;
       Worker(folder_.directory(), seed).run();
@@ -283,7 +283,7 @@ class Storm {
     start(worker);
   }
 
-  const LeaseFolder& folder_;
+  const LeaseDirectory& folder_;
   std::mt19937_64 random_;
   std::map<pid_t, int> workers_;
   uint64_t killed_ = 0;
@@ -296,7 +296,7 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
   const uint64_t kills = from_environment("INNKEEPER_STORM_KILLS", 60);
   const uint64_t seed = from_environment("INNKEEPER_SEED", 1);
   const test::Watchdog watchdog(580s);
-  const LeaseFolder folder;
+  const LeaseDirectory folder;
   Storm storm(folder, seed);
   const auto begin = std::chrono::steady_clock::now();
   storm.run(grants, kills, 500s);
@@ -318,7 +318,7 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
   EXPECT_TRUE(storm.every_step());
   EXPECT_GT(shared->jumps, 0U);
 
-  // Nothing leaks: all can be had at once, by the next caller, and that call leaves no dead file behind.
+  // Nothing leaks: the next caller gets all GPUs at once, and its call leaves no dead file.
   Request all;
   all.count = kCards;
   Arbiter arbiter = folder.arbiter();

@@ -1,6 +1,6 @@
-// Many threads make blocks and let them go where there is room, most of them before anybody looks, while
-// others look: at the books, at the invariants, for room, and at blocks of their own that they move. Each
-// block is listed once or never, no bytes are lost, and nobody is told that there is no room.
+// Many threads make blocks and destroy them where there is free space, most of them before another thread
+// looks. Meanwhile other threads read the statistics, check the invariants, request space, and move blocks of
+// their own. Each block is listed once or never, no bytes are lost, and no request fails for want of space.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -70,9 +70,9 @@ class Vendor : BlockOwner {
 
 struct Crowd {
   const char* name;
-  bool moves = false;    // vendors move what they have
-  bool looks = false;    // somebody looks at all that there is
-  bool shrinks = false;  // and for room
+  bool moves = false;    // Vendors move their blocks.
+  bool looks = false;    // A looker reads statistics and checks invariants.
+  bool shrinks = false;  // The looker also evicts and asks for space.
 };
 
 class NurseryStress : public testing::TestWithParam<Crowd> {};
@@ -127,8 +127,8 @@ const Crowd kCrowds[] = {
 INSTANTIATE_TEST_SUITE_P(Crowds, NurseryStress, testing::ValuesIn(kCrowds),
                          [](const testing::TestParamInfo<Crowd>& test) { return test.param.name; });
 
-// Where there is little room for the room that others are about to leave, nobody is told that there is none:
-// what one thread has is in its operator, at a place, listed, or on its way out.
+// No request fails where the only space is the space that other threads are about to free. A thread's bytes
+// are in its operator, in a place, listed, or on their way out.
 TEST(NurseryStress, WhatOthersHaveIsRoomToCome) {
   const uint64_t rounds = from_environment("INNKEEPER_STEPS", 300);
   const Watchdog watchdog(std::chrono::seconds(300));
@@ -144,7 +144,9 @@ TEST(NurseryStress, WhatOthersHaveIsRoomToCome) {
       together();
       for (uint64_t i = 0; i < 5 + round % 20; ++i) {
         Result<Block*> made = machine.make(node, pattern(24 * 1024, 1));
-        if (made.ok()) machine->destroy(made.value());  // else the other one has its room, for no operator
+        if (made.ok())
+          machine->destroy(
+              made.value());  // Fails while the other thread has the space outside of an operator.
       }
     });
     together();

@@ -1,4 +1,4 @@
-// Copies that programs do not wait for (residency/movement/program_copy.h), by several threads, while others evict and
+// Copies that several threads start without waiting (residency/program_copy.h), while other threads evict and
 // read.
 #include <gtest/gtest.h>
 

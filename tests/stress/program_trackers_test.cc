@@ -1,5 +1,5 @@
-// Blocks that pass between threads whose programs are followed, and die meanwhile: no planner orders what is
-// gone, and every read sees the model's bytes.
+// Blocks pass between threads with program trackers, and die meanwhile: no planner orders a dead block, and
+// every read sees the model's bytes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,11 +15,11 @@ namespace {
 
 constexpr size_t kBlocks = 24;
 constexpr size_t kThreads = 4;
-constexpr size_t kProgramBlocks = 10;  // blocks that a program goes round; some are its neighbour's, too
+constexpr size_t kProgramBlocks = 10;  // Blocks of a program's period; some are its neighbour's, too.
 constexpr int kPasses = 400;
 
 struct Shared {
-  std::mutex mutex;  // what PyTorch asks of a program: nobody uses what dies (I8)
+  std::mutex mutex;  // Orders uses and ends, as PyTorch asks of a program (I8).
   Block* block = nullptr;
   uint64_t contents = 0;
 };
@@ -56,12 +56,12 @@ TEST(ProgramTrackersStress, BlocksPassFromThreadToThreadAndDie) {
   EXPECT_EQ(machine->table().block_count(), 0u);
 }
 
-// Threads whose long rounds are planned beside them, and who are interrupted, end, and leave plans that are
-// still being made, as the engine does at last.
+// Threads whose long periods are planned concurrently. They are interrupted, end, and leave plans that are
+// still being made, as the engine does in its destructor.
 TEST(ProgramTrackersStress, LongPeriodsArePlannedBesideTheProgram) {
-  constexpr size_t kLarge = 200;  // of 65 KiB: what is smaller stays
-  constexpr size_t kSmall = 10;   // operators on small ones behind each
-  constexpr int kMost = 100;      // rounds
+  constexpr size_t kLarge = 200;  // Blocks of 65 KiB; smaller blocks stay resident.
+  constexpr size_t kSmall = 10;   // Operators on small blocks after each large one.
+  constexpr int kMost = 100;      // Most periods per thread.
   const Watchdog watchdog(std::chrono::seconds(120));
   for (uint64_t seed = 0; seed < 2; ++seed) {
     Machine machine({.budget = MiB(20), .visibility = sim::Visibility::random, .seed = seed});
@@ -73,7 +73,7 @@ TEST(ProgramTrackersStress, LongPeriodsArePlannedBesideTheProgram) {
       Block* const small = machine.make(machine.sim(), pattern(64, which)).value();
       for (int round = 0; round < kMost && machine->plans().planning().periods < wanted; ++round) {
         if (which == 0 && round % 4 == 3 && round < 16)
-          machine->plans().set_recompute(false);  // all is planned again
+          machine->plans().set_recompute(false);  // Makes the engine plan everything again.
         for (size_t i = 0; i < kLarge; ++i) {
           ASSERT_EQ(machine.read(*large[i], machine.sim()).value(), pattern(65 << 10, which * kLarge + i));
           for (size_t j = 0; j < kSmall; ++j)

@@ -1,5 +1,5 @@
-// The runner is killed at random, and at each named step of what it and the supervisors do, while jobs come,
-// run and end, and while the wall clock is set by up to 400 days. Each job has run exactly once, or is
+// The test kills the runner at random, and at each named step of its work and of the supervisors'. Meanwhile
+// jobs come, run and end, and the wall clock changes by up to 400 days. Each job has run exactly once, or is
 // reported as interrupted; none is lost, none ran twice, none is forgotten.
 //
 // The judge is outside the queue: each job adds its own line to a file, by one write.
@@ -14,20 +14,20 @@
 #include <random>
 
 #include "support/environment.h"
-#include "support/queue_folder.h"
+#include "support/queue_directory.h"
 
 namespace innkeeper::queue {
 namespace {
 
 using namespace std::chrono_literals;
 using test::from_environment;
-using test::QueueFolder;
+using test::QueueDirectory;
 using test::soon;
 
 constexpr auto kStormLimit = 500'000ms;
 constexpr auto kJobLimit = 60'000ms;
 
-// How often each number stands in the file.
+// Number of occurrences of each number in the file.
 std::map<int, int> count_lines(const std::string& path) {
   std::map<int, int> count;
   std::ifstream file(path);
@@ -48,7 +48,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
 
-  const QueueFolder folder;
+  const QueueDirectory folder;
   test::Environment clock;
   Queue queue = folder.queue();
   ASSERT_TRUE(queue.set_cpu_slots(4).ok());
@@ -58,8 +58,8 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   const auto nothing_left = [&] {
     return queue.list({{{State::queued, State::running}}, 0, 0}).value().empty();
   };
-  // Jobs are added while runners die, so that every state meets every kill. Where none is left the runner
-  // leaves at once, and is hardly ever met alive: one more job is due then, also beyond `jobs`.
+  // The test adds jobs while runners die, so that every state meets every kill. A runner without jobs leaves
+  // at once, and is hardly ever met alive: then the test adds one more job, also beyond `jobs`.
   while (added < jobs || killed < kills) {
     const int64_t hours = static_cast<int64_t>(random() % (2 * 400 * 24)) - 400 * 24;
     clock.set("INNKEEPER_CLOCK_ERROR", std::to_string(random() % 2 == 0 ? hours : 0));
@@ -75,7 +75,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
     if (folder.kill_runner()) {
       ++killed;
     } else {
-      ASSERT_TRUE(queue.ensure_runner().ok());  // it may have had nothing left to do
+      ASSERT_TRUE(queue.ensure_runner().ok());  // The runner may have ended for want of work.
     }
   }
   const auto lines = queue.wait(ids, kStormLimit);
@@ -93,19 +93,19 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
     }
   }
   EXPECT_EQ(queue.list().value().size(), static_cast<size_t>(added)) << "history was pruned";
-  // Only runners were killed, and a supervisor outlives its runner: nothing needed to be interrupted.
+  // The test killed only runners, and a supervisor outlives its runner: no job needed to be interrupted.
   EXPECT_EQ(interrupted, 0);
   std::printf("%d jobs, %d runners killed, %d interrupted\n", added, killed, interrupted);
 }
 
-// The first process of a queue that reaches a step kills itself there, while this lives.
+// While this object lives, the first process of a queue that reaches the step kills itself there.
 class DeadlyStep {
  public:
-  DeadlyStep(const QueueFolder& folder, const char* step) : reached_(folder.outer() / "killed") {
+  DeadlyStep(const QueueDirectory& folder, const char* step) : reached_(folder.outer() / "killed") {
     environment_.set("INNKEEPER_KILL_STEP", step);
     environment_.set("INNKEEPER_KILL_FILE", reached_.string());
   }
-  // The last step of a job may come after its end is known.
+  // A job's last step may come after its end is known.
   bool was_reached() const {
     return soon([&] { return std::filesystem::exists(reached_); });
   }
@@ -119,7 +119,7 @@ class DeadlyStep {
 class RunnerStep : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RunnerStep, RunsOnce) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const DeadlyStep step(folder, GetParam());
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
@@ -132,9 +132,9 @@ TEST_P(RunnerStep, RunsOnce) {
   EXPECT_TRUE(step.was_reached());
 }
 
-// What a killed runner had begun to forget is forgotten by the next.
+// A killed runner had begun to prune; the next one completes the pruning.
 TEST(QueueStorm, KilledWhilePruning) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   ASSERT_TRUE(queue.set_keep({.age = std::nullopt, .jobs = 1}).ok());
@@ -156,17 +156,17 @@ INSTANTIATE_TEST_SUITE_P(Steps, RunnerStep,
                                            "before finish", "finished", "life removed", "runner idle",
                                            "runner left"));
 
-// Steps of the supervisor: before the job could begin it is run by the next attempt, after its end was
-// written down it has ended, and between the two it is interrupted.
+// Steps of the supervisor. Killed before the job could begin, the next attempt runs the job; killed after its
+// end was recorded, the job has ended; in between, the job is interrupted.
 struct SupervisorCase {
   const char* step;
   State state;
-  int least, most;  // how often it may have run
+  int least, most;  // Fewest and most runs of the job.
 };
 class SupervisorStep : public ::testing::TestWithParam<SupervisorCase> {};
 
 TEST_P(SupervisorStep, IsNeverRunTwice) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const DeadlyStep step(folder, GetParam().step);
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
@@ -189,10 +189,9 @@ INSTANTIATE_TEST_SUITE_P(Steps, SupervisorStep,
                                            SupervisorCase{"job ended", State::interrupted, 1, 1},
                                            SupervisorCase{"ended", State::done, 1, 1}));
 
-// A job whose supervisor is killed goes on, counts as running until its end, and is not run again at its
-// side.
+// A job whose supervisor is killed goes on, counts as running until its end, and is not run a second time.
 TEST(QueueStorm, JobOutlivesItsSupervisor) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();
   const std::string go = (folder.outer() / "go").string();
@@ -202,7 +201,7 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   const pid_t shell =
       std::atoi(test::content(folder.path() / "life" / (std::to_string(id) + ".1")).c_str() + 6);
   ASSERT_GT(shell, 1);
-  ASSERT_EQ(kill(shell, SIGKILL), 0);  // "began PID ...": its supervisor
+  ASSERT_EQ(kill(shell, SIGKILL), 0);  // Supervisor from the line "began PID ...".
   ASSERT_TRUE(folder.kill_runner());
   ASSERT_TRUE(queue.ensure_runner().ok());
   std::this_thread::sleep_for(300ms);
@@ -212,9 +211,9 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
   EXPECT_EQ(count_lines(ran), (std::map<int, int>{{1, 1}, {2, 1}}));
 }
 
-// One that ignores SIGTERM is killed, and so is what it started.
+// A job that ignores SIGTERM is killed, and so are its children.
 TEST(QueueStorm, KilledAfterTheGrace) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   Queue queue = folder.queue();
   JobSpec spec = test::shell("trap '' TERM; sleep 100 & while :; do wait; done");
   spec.time_limit = 100ms;
@@ -225,9 +224,9 @@ TEST(QueueStorm, KilledAfterTheGrace) {
   EXPECT_LE(line.ended_ns - line.started_ns, std::chrono::nanoseconds(6 * spec.grace).count());
 }
 
-// --retry says that it may be run again, also when nobody knows how it ended.
+// --retry permits another run, even if the end of the first is unknown.
 TEST(QueueStorm, RetriesWhatWasInterrupted) {
-  const QueueFolder folder;
+  const QueueDirectory folder;
   const DeadlyStep step(folder, "job ended");
   const std::string ran = (folder.outer() / "ran").string();
   Queue queue = folder.queue();

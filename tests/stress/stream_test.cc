@@ -1,5 +1,5 @@
-// Threads that write while records of them begin and end: what is in a record is whole, in its thread's
-// order, and has no hole; what a thread reads at once is what it wrote.
+// Threads that write while records of them begin and end: a record is whole, in its thread's order, and
+// without holes; a thread that reads at once reads its own writes.
 #include "trace/stream.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-// Many threads, small memory: each trains blocks of its own, reads blocks that all share, allocates results
-// and scratch memory inside its kernels, and meanwhile somebody prefetches, evicts and writes back. Nothing
-// may hang, no operator may fail (each alone would fit), the bytes must be right, and no node may exceed its
-// budget.
+// Many threads, small memory. Each trains blocks of its own, reads blocks that all share, and allocates
+// results and scratch memory inside its kernels; meanwhile another thread prefetches, evicts and writes back.
+// Nothing may hang, no operator may fail (each alone would fit), the bytes must be right, and no node may
+// exceed its budget.
 //
 // INNKEEPER_SEED replays a seed (threads still interleave as they like), INNKEEPER_STEPS sets steps for each
 // thread.
@@ -26,8 +26,8 @@ struct StressCase {
   size_t threads = 6;
   size_t private_blocks = 8;
   size_t shared_blocks = 8;
-  size_t size = 2000;  // of a block
-  bool meddle = true;  // requests from outside meanwhile
+  size_t size = 2000;  // Bytes of a block.
+  bool meddle = true;  // Another thread makes requests meanwhile.
 };
 
 class Trainer : BlockOwner {
@@ -54,8 +54,7 @@ class Trainer : BlockOwner {
     EXPECT_TRUE(status.ok()) << status.message();
   }
 
-  // A kernel that reads two shared blocks and one of ours and has a new block for its result; scratch memory
-  // too.
+  // A kernel that reads two shared blocks and an own one, with a new result and scratch memory.
   void compute() {
     const NodeId node = any_node();
     const size_t first = below(shared_.size());

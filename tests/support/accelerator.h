@@ -1,4 +1,4 @@
-// A small simulated card, and kernels on it that write and check bytes.
+// A small simulated GPU, and kernels on it that write and check bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline void fill(Accelerator& card, void* data, int value, size_t size = kSize, 
   card.end_kernel(queue, {&written, 1}, {});
 }
 
-// A kernel that only reads: what it sees in the first byte. Checks that all bytes agree.
+// Runs a kernel that only reads. Checks that all bytes agree, and returns the first.
 inline int look(Accelerator& card, const unsigned char* data, size_t size = kSize,
                 QueueIndex queue = kCompute) {
   card.begin_kernel(queue);

@@ -1,4 +1,4 @@
-// Threads that allocate and free side by side, for tests of allocators.
+// Threads that allocate and free concurrently, for tests of allocators.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 
 namespace innkeeper::test {
 
-// Checks that live blocks never overlap, whatever the order of allocations, frees and trims in several
-// threads. `take` allocates from the allocator. A block has at most `largest` bytes. All blocks are freed.
+// Checks that live blocks never overlap, for any order of allocations, frees and trims in several threads.
+// `take` allocates from the allocator. A block has at most `largest` bytes. All blocks are freed.
 template <class Allocator>
 void expect_no_overlap(Allocator& allocator, size_t largest, const std::function<void*(Bytes)>& take) {
   const auto work = [&](unsigned seed) {

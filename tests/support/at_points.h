@@ -1,4 +1,4 @@
-// What a test does at the engine's test points (base/test_point.h).
+// Runs a test's function at the engine's test points (base/test_point.h).
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// A thread's blocks on a machine that threads share, for tests that do things at random.
+// A thread's blocks on a machine that threads share, for tests with random actions.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace innkeeper::test {
 
-// The blocks that one thread has made, each with the contents that it must have. For that thread alone.
+// The blocks that one thread has made, each with its expected contents. Used by that thread alone.
 class BlockOwner {
  public:
   BlockOwner(Machine& machine, uint64_t seed) : machine_(machine), random_(seed) {}

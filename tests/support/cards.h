@@ -1,4 +1,4 @@
-// A snapshot's parts for tests that read what is visible.
+// Parts of a snapshot for tests of visible devices.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline telemetry::Instance instance(std::string uuid, int gpu_instance, int comp
   return made;
 }
 
-// With MIG on if it has instances.
+// A GPU, in MIG mode if it has instances.
 inline telemetry::Card card(std::string uuid, const std::string& bus,
                             std::vector<telemetry::Instance> instances = {}) {
   telemetry::Card made;

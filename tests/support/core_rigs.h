@@ -1,4 +1,4 @@
-// Rigs (device_rig.h) of core's devices: the host, the disk, simulated cards, and the cards that fail on
+// Rigs (device_rig.h) of core's devices: the host, the disk, simulated GPUs, and the GPUs that fail on
 // demand by which the engine is tried.
 #pragma once
 
@@ -26,7 +26,7 @@ class CoreRig : public Rig {
   Books books_;
 };
 
-// Its kernels are the CPU's.
+// A rig whose kernels run on the CPU.
 class HostRig final : public CoreRig {
  public:
   HostRig() {
@@ -54,7 +54,7 @@ class DiskRig final : public CoreRig {
                   .value();
     device_->attach(Books::kDevice, &books());
   }
-  ~DiskRig() override { device_.reset(); }  // before what fails its calls
+  ~DiskRig() override { device_.reset(); }  // Destroys the device before the faulty disk that it calls.
   Bytes too_much() const override { return MiB(65); }
   void fail_next_copy() override { faults_.arm(1, static_cast<unsigned>(DiskFault::io_error)); }
 
@@ -92,7 +92,7 @@ class SimRig : public CoreRig {
     return made;
   }
 
-  std::shared_ptr<sim::Accelerator> card_;  // the device's
+  std::shared_ptr<sim::Accelerator> card_;  // The simulated GPU of the device.
 };
 
 class FaultyRig final : public SimRig {
@@ -103,7 +103,7 @@ class FaultyRig final : public SimRig {
     faulty_ = faulty.get();
     device_ = std::move(faulty);
   }
-  ~FaultyRig() override { device_.reset(); }  // before its plan
+  ~FaultyRig() override { device_.reset(); }  // Destroys the device before its fault plan.
   void fail_next_copy() override { faults_.arm(1, static_cast<unsigned>(Fault::copy)); }
   void lose() override { faulty_->lose(); }
 

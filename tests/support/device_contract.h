@@ -1,6 +1,6 @@
-// What device_api.h promises, sentence by sentence, as checks that any device can be put through. Whoever has
-// a device makes a RigKind for it (device_rig.h) and tries contract_cases() of it; what a device does not
-// have is not tried on it. tests/unit/support/device_contract_broken_test.cc shows for each check a device
+// The promises of device_api.h, sentence by sentence, as checks that any device can be put through. A test of
+// a device makes a RigKind for it (device_rig.h) and runs its contract_cases(). Checks of features that a
+// device lacks are left out. tests/unit/support/device_contract_broken_test.cc shows for each check a device
 // that fails it.
 //
 // Bytes are the evidence: a wait that a device forgets shows where its work is late (the simulator's default,
@@ -64,7 +64,7 @@ inline constexpr ContractCheck kDeviceContract[] = {
     {"ThreadsShareIt", contract::threads_share_it},
 };
 
-// Puts a device through a check. Returns what it found broken, or nothing.
+// Puts a device through a check. Returns the violations found, or an empty text.
 inline std::string verdict(const RigKind& kind, const ContractCheck& check, int steps,
                            const Rig::Wrap& around = nullptr) {
   Trial trial(kind, steps);
@@ -84,7 +84,7 @@ struct ContractCase {
   ContractCheck check;
 };
 
-// What each device is to be put through.
+// The checks that apply to each device.
 inline std::vector<ContractCase> contract_cases(const std::vector<RigKind>& kinds) {
   std::vector<ContractCase> cases;
   for (const RigKind& kind : kinds) {

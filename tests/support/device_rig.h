@@ -1,5 +1,5 @@
-// A device on trial: what device_contract.h needs beside the device itself. Each device has a Rig, which
-// makes it and does what device_api.h leaves to others: kernels, faults, loss.
+// A device on trial, with everything that device_contract.h needs besides the device itself. Each device has
+// a Rig, which makes it and supplies what device_api.h leaves to others: kernels, faults, loss.
 #pragma once
 
 #include <atomic>
@@ -20,19 +20,19 @@
 
 namespace innkeeper::test {
 
-// What not every device has. Bits.
+// Features that not every device has, as bits.
 enum Offer : unsigned {
-  kKernels = 1,    // fill() and look()
-  kPeer = 2,       // a device of its make that it copies from
-  kFull = 4,       // an end of its memory
-  kReuses = 8,     // memory that comes back is what is given next
-  kLate = 16,      // nothing is done before somebody waits for it
-  kPolls = 32,     // an event says in time that it is done, although nobody waits
-  kFailures = 64,  // copies fail on demand
-  kLoss = 128,     // it can be lost
+  kKernels = 1,    // Kernels: fill() and look().
+  kPeer = 2,       // A device of its make that it copies from.
+  kFull = 4,       // A limit of its memory.
+  kReuses = 8,     // Freed memory is given next.
+  kLate = 16,      // No work runs before a thread waits for it.
+  kPolls = 32,     // An event reports its completion in time, without a thread that waits.
+  kFailures = 64,  // Copies fail on demand.
+  kLoss = 128,     // The device can be lost.
 };
 
-// Grants up to a limit and counts what it granted.
+// Grants up to a limit and counts its grants.
 class Books final : public Accountant {
  public:
   static constexpr NodeId kDevice{0}, kPeerNode{1};
@@ -49,14 +49,14 @@ class Books final : public Accountant {
     used_[index_of(node)] -= size.count();
   }
   Bytes charged(NodeId node = kDevice) const { return Bytes(used_[index_of(node)]); }
-  // For the next trial, where one keeper of books is all that a process has.
+  // Clears the accounts for the next trial, where a process has only one accountant.
   void open() {
     for (std::atomic<int64_t>& used : used_) used = 0;
     limit = kNoLimit;
     on_charge = on_uncharge = nullptr;
   }
 
-  // Set while no other thread uses the device.
+  // Limit in bytes, and hooks of the calls. Set while no other thread uses the device.
   int64_t limit = kNoLimit;
   std::function<void()> on_charge, on_uncharge;
 
@@ -71,21 +71,22 @@ class Rig {
   virtual Books& books() = 0;
   Device& device() { return *device_; }
   virtual Device& peer() { return *peer_; }
-  // Kernels on the device's compute queue: one writes a byte everywhere, one says what it sees; -1: not one.
+  // Kernels on the device's compute queue: fill() writes one byte everywhere, look() returns it; -1: the
+  // bytes differ.
   virtual void fill(void* /*data*/, Bytes /*size*/, int /*value*/) {}
   virtual int look(const void* /*data*/, Bytes /*size*/) { return -1; }
-  // What an allocation is charged: by who takes larger pieces, more.
+  // Bytes charged for an allocation; more for a device that takes larger pieces.
   virtual Bytes charge_of(Bytes size) const { return round_up(size); }
-  // More than the device has.
+  // More bytes than the device has; 0: unlimited.
   virtual Bytes too_much() const { return Bytes(0); }
   virtual void fail_next_copy() {}
   virtual void lose() {}
-  // Host memory that copies will touch, until the rig is gone.
+  // Host memory that copies will touch. Lives as long as the rig.
   virtual void lock(Contents& /*memory*/) {}
 
   using Wrap = std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)>;
   void wrap(const Wrap& around) { device_ = around(std::move(device_)); }
-  // The device goes; what else the rig has stays.
+  // Destroys the device; the other parts of the rig stay.
   void end_device() { device_.reset(); }
   bool has_device() const { return device_ != nullptr; }
 
@@ -99,7 +100,7 @@ struct RigKind {
   std::function<std::unique_ptr<Rig>()> make;
 };
 
-// One check of one device: what it does, and what it found broken.
+// One check of one device: its tools, and the violations that it found.
 class Trial {
  public:
   Trial(const RigKind& kind, int steps) : rig_(kind.make()), offers_(kind.offers), steps_(steps) {}
@@ -108,9 +109,9 @@ class Trial {
   Device& device() { return rig_->device(); }
   Books& books() { return rig_->books(); }
   bool offers(Offer what) const { return (offers_ & what) != 0; }
-  int steps() const { return steps_; }  // of each thread, where there are threads
+  int steps() const { return steps_; }  // Steps of each thread, in a check with threads.
 
-  // From any thread. Returns what it was told.
+  // Called by any thread. Returns `holds`.
   bool expect(bool holds, const std::string& what,
               const std::source_location& where = std::source_location::current()) {
     if (holds) return true;
@@ -118,10 +119,11 @@ class Trial {
     broken_ += what + " (line " + std::to_string(where.line()) + ")\n";
     return false;
   }
-  // All that did not hold.
+  // All violations so far.
   const std::string& broken() const { return broken_; }
 
-  // For a copy in first, as nearly all that is tried; empty if it was refused, which is a finding.
+  // Allocates, by default for a copy in. Returns empty memory if the device refuses, which counts as a
+  // violation.
   Memory take(Bytes size, Queue first = Queue::copy_in,
               const std::source_location& where = std::source_location::current()) {
     Result<Memory> memory = device().allocate(size, first);
@@ -152,15 +154,15 @@ class Trial {
   void give_back(Memory memory, std::initializer_list<Event> users) {
     device().give_back(std::move(memory), std::span(users.begin(), users.size()));
   }
-  // The plain way to let go of memory that copies touch (I5, I6).
+  // Releases memory that copies touch in the plain way (I5, I6).
   void drop(Memory memory, std::initializer_list<Event> users) {
     device().order_after(std::span(users.begin(), users.size()));
     memory.reset();
   }
-  // Host memory for copies. It stays until the device is gone: one that makes a copy too late harms nobody.
+  // Host memory for copies. It stays until the device is gone, so that a copy made too late does no harm.
   Contents& room(size_t size, unsigned char fill = 0) { return keep(Contents(size, fill)); }
   Contents& bytes(size_t size, uint64_t version) { return keep(pattern(size, version)); }
-  // What is there by now, read after `event`.
+  // The bytes in `memory`, read after `event`.
   const Contents& read(const Memory& memory, size_t size, const Event& event) {
     Contents& bytes = room(size);
     order(Queue::copy_out, event);

@@ -1,6 +1,6 @@
-// A machine with the GPUs that a script names (tests/fake_nvml/script.h), for telemetry and what stands on
-// it: the fake library is loaded as the real one would be. One of each vendor at a time in a process;
-// children inherit them. What a test does not name is not there: the machine's own cards are never seen.
+// A machine with the GPUs that a script names (tests/fake_nvml/script.h), for telemetry and its users: the
+// fake library is loaded like the real one. A process has one of each vendor at a time; children inherit
+// them. A test sees only the GPUs that it names, never the machine's own.
 #pragma once
 
 #include <unistd.h>
@@ -29,7 +29,7 @@ inline std::filesystem::path fake_library_path(const std::string& fake, const st
   std::abort();
 }
 
-// `old`: the one that lacks what newer versions added.
+// `old`: the version that lacks the additions of newer ones.
 inline std::filesystem::path fake_nvml_path(bool old = false) {
   return fake_library_path("fake_nvml", old ? "old/libnvidia-ml.so.1" : "libnvidia-ml.so.1");
 }
@@ -39,20 +39,20 @@ inline std::filesystem::path fake_amdsmi_path(bool old = false) {
 
 class FakeLibrary {
  public:
-  // old: as a driver of years ago. quiet: calls are not logged, for measuring.
+  // `old`: a driver of years ago. `quiet`: no log of the calls, for measurements.
   enum Kind { usual, old, quiet, quiet_old };
   ~FakeLibrary() { telemetry::shut_down(); }
   FakeLibrary(const FakeLibrary&) = delete;
   FakeLibrary& operator=(const FakeLibrary&) = delete;
 
-  // What the next snapshot sees. A file of its own, so that the library notices.
+  // Sets the script for the next snapshot. Writes a new file, so that the library notices.
   void change(const std::string& script) {
     const auto fresh = folder_.path() / "fresh";
     std::ofstream(fresh) << (quiet_ ? "" : "log " + log_path().string() + "\n") << script;
     std::filesystem::rename(fresh, script_path());
   }
 
-  // The library's calls so far, one "NAME PID" a line.
+  // The library's calls so far, one line "NAME PID" each.
   std::string log() const {
     std::ifstream file(log_path());
     std::stringstream text;

@@ -1,6 +1,6 @@
-// A device that fails on demand, around a real one: for each call that may fail, the plan is asked.
-// Its events are stubborn: asking one whether it is done changes nothing. (The simulator's own do the work
-// when they are asked twice, so a program that polls hides a wait that it forgot.)
+// A device that fails on demand, around a real one: for each call that may fail, the plan decides.
+// A query of its events changes nothing. (The simulator's own events do the work at the second query, so a
+// program that polls hides a missing wait.)
 #pragma once
 
 #include <atomic>
@@ -16,20 +16,20 @@
 
 namespace innkeeper::test {
 
-// DiskFault (faulty_disk.h) has the bits between.
+// DiskFault (faulty_disk.h) uses the bits between.
 enum class Fault : uint16_t {
   allocation = 1,
-  copy = 2,       // the copy is refused
-  late_copy = 4,  // of a disk: the copy is taken, never made, and its event fails
-  order = 8,      // record and wait
-  event = 256,    // an event waited for by the host: the wait is over, and fails
+  copy = 2,       // The device refuses the copy.
+  late_copy = 4,  // A disk's copy is accepted and never made, and its event fails.
+  order = 8,      // Record and wait.
+  event = 256,    // The host's wait for an event ends, and fails.
 };
 
-// Which calls fail. Thread safe; one plan may serve all devices of a machine.
+// Selects the calls that fail. Thread safe; one plan may serve all devices of a machine.
 class FaultPlan {
  public:
-  // The `nth` call (from 1) of those that `kinds` (bits of Fault) name fails, and so do the `more` after it,
-  // and one more `between` calls after the nth if that is not 0.
+  // Fails the `nth` call (from 1) of those that `kinds` (bits of Fault) names, and the `more` calls after it.
+  // If `between` is not 0, also fails the call that many calls after the nth.
   void arm(int64_t nth, unsigned kinds, int64_t more = 0, int64_t between = 0) {
     kinds_.store(kinds);
     last_.store(nth + more);
@@ -42,7 +42,7 @@ class FaultPlan {
   int64_t calls() const { return calls_.load(); }
   int64_t hits() const { return hits_.load(); }
 
-  // Called from inside every call that may fail, before it is made. Set while nothing runs.
+  // Called from inside every call that may fail, before it runs. Set while nothing runs.
   void set_watcher(std::function<void()> watcher) { watcher_ = std::move(watcher); }
 
   bool fails(Fault kind) {
@@ -91,12 +91,12 @@ class StubbornEvent final : public EventState {
 
 class FaultyDevice final : public Device {
  public:
-  // `plan` may be null: nothing fails. Without `peers` nobody copies from another accelerator directly.
-  // `unseen`: an accelerator says that it works unseen.
+  // `plan` may be null: nothing fails. Without `peers` no device copies from another accelerator directly.
+  // `unseen`: the accelerator states that it works unseen.
   FaultyDevice(std::unique_ptr<Device> inner, FaultPlan* plan, bool peers, bool unseen = false)
       : Device(&gone_), inner_(std::move(inner)), plan_(plan), peers_(peers), unseen_(unseen) {}
 
-  // From now on it answers nothing any more, like a card that fell off its bus.
+  // From now on it answers nothing any more, like a GPU that fell off its bus.
   void lose() { gone_.store(true); }
   Status loss() const override { return Status(Code::device_lost, name() + " is lost"); }
 

@@ -1,7 +1,6 @@
 // The system's calls under a disk node, some of which fail: short transfers, EIO, ENOSPC, no thread.
 //
-// DiskCalls are plain functions, so the plan is one for the process: a FaultyDisk is alive while its machine
-// is.
+// DiskCalls are plain functions, so the process has one plan: a FaultyDisk must outlive its machine.
 #pragma once
 
 #include <unistd.h>
@@ -19,7 +18,7 @@
 namespace innkeeper::test {
 
 enum class DiskFault : uint8_t {
-  short_transfer = 16,  // half of it; no failure
+  short_transfer = 16,  // Transfers half of the bytes; no failure.
   io_error = 32,
   no_space = 64,
   no_thread = 128,

@@ -1,4 +1,4 @@
-// Blocks of patterns at a node, and the check that they are as they were made.
+// Blocks of patterns at a node, and the check that they are unchanged.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace innkeeper::test {
 
-// So many, number i of pattern i.
+// Makes `count` blocks; number i has pattern i.
 inline std::vector<Block*> fill(Machine& machine, NodeId node, uint64_t count) {
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < count; ++i) {
@@ -20,7 +20,7 @@ inline std::vector<Block*> fill(Machine& machine, NodeId node, uint64_t count) {
   return blocks;
 }
 
-// Reads them at `node`, destroys them, and checks that the engine holds nothing any more.
+// Reads the blocks at `node`, destroys them, and checks that the engine holds no bytes.
 inline void check_and_destroy(Machine& machine, const std::vector<Block*>& blocks, NodeId node) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     Result<Contents> seen = machine.read(*blocks[i], node);

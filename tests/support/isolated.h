@@ -1,5 +1,4 @@
-// Runs a function in a process of its own, so that one which aborts, traps or hangs is a result like any
-// other.
+// Runs a function in a process of its own, so that an abort, trap or hang is a result like any other.
 #pragma once
 
 #include <signal.h>
@@ -16,11 +15,11 @@
 namespace innkeeper::test {
 
 struct Isolated {
-  std::string text;   // what the function returned
-  std::string ended;  // empty if it returned; else how the process ended
+  std::string text;   // Return value of the function.
+  std::string ended;  // The way in which the process ended; empty if the function returned.
 };
 
-// Requires: the calling process has one thread. What the function prints is printed.
+// Requires: the calling process has one thread. The function's output is printed.
 inline Isolated run_isolated(const std::function<std::string()>& function, unsigned limit_s) {
   int ends[2];
   IK_CHECK(::pipe(ends) == 0);

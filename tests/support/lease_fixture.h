@@ -10,7 +10,7 @@
 
 #include "lease/arbiter.h"
 #include "support/child.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "support/soon.h"
 #include "support/watchdog.h"
 
@@ -23,18 +23,18 @@ namespace innkeeper::lease {
 using test::card_name;
 using test::idle_machine;
 using test::in_child;
-using test::LeaseFolder;
+using test::LeaseDirectory;
 using test::share;
 using test::soon;
 using test::wait_for;
 using test::whole;
 
-// A folder of the test's own, an arbiter of it, and a machine whose cards only leases use.
+// A directory of the test's own, an arbiter of it, and a machine whose GPUs only leases use.
 class LeaseFixture : public testing::Test {
  protected:
   explicit LeaseFixture(Machine machine = idle_machine(2)) : machine_(std::move(machine)) {}
 
-  // Bytes of a card that are not promised.
+  // Bytes of a GPU that are not promised.
   Bytes available(int card = 0) {
     return arbiter_.ledger(machine_).value()[static_cast<size_t>(card)].available;
   }
@@ -45,7 +45,7 @@ class LeaseFixture : public testing::Test {
   std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
 
   test::Watchdog watchdog_{std::chrono::seconds(60)};
-  LeaseFolder folder_;
+  LeaseDirectory folder_;
   Arbiter arbiter_ = folder_.arbiter();
   Machine machine_;
 };

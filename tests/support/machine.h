@@ -1,8 +1,8 @@
 // A machine for tests of the engine: simulated accelerators over a host, perhaps a disk, and kernels on them.
 //
-// A kernel is a function over the operands' bytes, run as the torch layer runs one: turn, acquire,
-// begin_kernel, compute, end_kernel, release. On an accelerator what it writes is hidden until somebody is
-// entitled to see it, so a wait that the engine forgets shows as poison (sim/accelerator.h).
+// A kernel is a function over the operands' bytes, run as the torch layer runs one: admission, acquire,
+// begin_kernel, compute, end_kernel, release. On an accelerator the simulator hides a kernel's writes until a
+// reader is entitled to see them. A wait that the engine forgets shows as poison (sim/accelerator.h).
 #pragma once
 
 #include <cstddef>
@@ -30,21 +30,21 @@ inline constexpr size_t kSize = 4096;  // Bytes of a block, where a test has no 
 
 struct MachineOptions {
   size_t accelerators = 1;
-  Bytes budget = KiB(64);  // of each accelerator
+  Bytes budget = KiB(64);  // Budget of each accelerator.
   Bytes host_budget = MiB(16);
   std::optional<Bytes> disk_budget = std::nullopt;
   sim::Visibility visibility = sim::Visibility::late;
   uint64_t seed = 1;
-  bool peers = true;            // accelerators reach each other's memory
-  bool host_computes = false;   // operators may run on the host although there are accelerators
-  FaultPlan* faults = nullptr;  // counts the calls to every device and fails some
+  bool peers = true;            // Accelerators reach each other's memory.
+  bool host_computes = false;   // Operators may run on the host although there are accelerators.
+  FaultPlan* faults = nullptr;  // Counts the calls to every device and fails some; null: no failures.
   DiskCalls disk_calls = DiskCalls::of_the_system();
   std::unique_ptr<EvictionPolicy> (*policy)() = make_reuse_distance_policy;
   LinkLimits links = {};
   cost::GpuModel card = cost::default_gpu();
   cost::LinkModel link = cost::default_host_link();
-  bool unseen = false;   // accelerators work unseen
-  bool measured = true;  // the engine knows the accelerators' speeds and clocks
+  bool unseen = false;   // Accelerators work unseen.
+  bool measured = true;  // The engine knows the accelerators' speeds and clocks.
 };
 
 class Machine {
@@ -52,7 +52,7 @@ class Machine {
   explicit Machine(const MachineOptions& options = {}) {
     std::vector<NodeSetup> nodes;
     for (size_t i = 0; i < options.accelerators; ++i) {
-      // Room beyond the budget: that the budget holds is the engine's doing, not the capacity's.
+      // More capacity than the budget: the engine enforces the budget, not the capacity.
       cards_.push_back(std::make_shared<sim::Accelerator>(sim::Options{.name = "sim:" + std::to_string(i),
                                                                        .capacity = MiB(64),
                                                                        .visibility = options.visibility,
@@ -88,7 +88,7 @@ class Machine {
     return index_of(node) < cards_.size() ? cards_[index_of(node)].get() : nullptr;
   }
 
-  // Called inside kernels, between their two allocations: for tests that want others to come in between.
+  // Called inside kernels, between their two allocations: for tests in which another thread intervenes.
   void set_pause(std::function<void()> pause) { pause_ = std::move(pause); }
 
   using Kernel = std::function<void(std::span<const std::span<unsigned char>> operands)>;
@@ -103,7 +103,7 @@ class Machine {
     return {};
   }
 
-  // The kernel alone: the accesses are pinned.
+  // Runs the kernel alone: the accesses are pinned.
   void launch(NodeId node, std::span<const Access> accesses, const Kernel& kernel) {
     const std::vector<std::span<unsigned char>> operands = bytes_of(node, accesses);
     std::vector<sim::WrittenRange> written;
@@ -116,13 +116,13 @@ class Machine {
     if (on != nullptr) on->end_kernel(0, written, {});
   }
 
-  // Writes `contents` into the whole block, by a kernel.
+  // Writes `contents` into the whole block with a kernel.
   Status write(Block& block, NodeId node, const Contents& contents) {
     return run(node, {{.block = &block, .write = true}},
                [&](auto operands) { std::copy(contents.begin(), contents.end(), operands[0].begin()); });
   }
 
-  // What a kernel at `node` sees.
+  // The bytes that a kernel at `node` sees.
   Result<Contents> read(Block& block, NodeId node) {
     Contents seen;
     IK_RETURN_IF_ERROR(run(node, {{.block = &block}},
@@ -130,8 +130,8 @@ class Machine {
     return seen;
   }
 
-  // Runs a kernel that allocates its result (the last operand) and perhaps scratch memory inside, as kernels
-  // do.
+  // Runs a kernel that allocates its result (the last operand) and perhaps scratch memory inside, like real
+  // kernels.
   Result<Block*> run_for_result(NodeId node, std::vector<Access> accesses, Bytes size, Bytes scratch,
                                 const Kernel& kernel) {
     std::optional<NodeAdmission> scope;
@@ -155,7 +155,7 @@ class Machine {
     return block;
   }
 
-  // Copies all of the block from or to `host`, as a program does that does not wait for the copy.
+  // Copies all of the block from or to `host`, like a program that does not wait for the copy.
   Status copy(NodeId node, Block& block, Queue queue, void* host) {
     Access access{.block = &block, .write = queue == Queue::copy_in, .queue = queue};
     std::optional<NodeAdmission> scope;

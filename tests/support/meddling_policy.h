@@ -1,5 +1,5 @@
-// What a test does while the engine asks for a key, with its lock held: when victims are being chosen,
-// before it closes any, and when it lists what was born.
+// Calls a test's function when the engine asks the policy for a key, with its lock held: during the choice of
+// victims, before the engine closes any, and during the listing of new results.
 #pragma once
 
 #include <functional>

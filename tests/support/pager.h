@@ -1,4 +1,5 @@
-// A node that carries a schedule out, with demand paging for what it forgets: for tests of plans.
+// A node that carries a schedule out, with demand paging for blocks that the schedule misses: for tests of
+// plans.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ class Pager {
   }
 
   int demanded_ = 0, evicted_ = 0;
-  int recomputed_ = 0;  // in all periods
+  int recomputed_ = 0;  // Recomputed results in all periods.
 
  private:
   void put(plan::Name name, int64_t size) {
@@ -69,7 +70,7 @@ class Pager {
     put(name, size);
   }
 
-  // What its operator reads must be there.
+  // The operands of the result's operator must be present.
   void make_again(const plan::Program::Use& what, int64_t births_before) {
     ++recomputed_;
     for (int64_t step = 0; step < program_.length(); ++step) {

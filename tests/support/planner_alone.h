@@ -1,4 +1,4 @@
-// A planner without an engine, for tests: blocks that are only names, and what it orders.
+// A planner without an engine, for tests: blocks are only names, and orders are only counted.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class ProgramTracker {
   }
 
   Planner planner;
-  double clock = 0;  // seconds; stands still as long as an operator takes none
+  double clock = 0;  // Seconds; unchanged while an operator takes none.
   double step = 0;
   double kernel = 0;  // Time of an operator's kernels, seconds.
 

@@ -1,4 +1,4 @@
-// Fixtures for tests of the queue: a queue of the test's own, and what most tests do with it.
+// Fixtures for tests of the queue: a queue of the test's own, and the actions that most tests need.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,19 +11,19 @@
 #include "queue/life.h"
 #include "queue/queue.h"
 #include "queue/store.h"
-#include "support/queue_folder.h"
+#include "support/queue_directory.h"
 #include "support/soon.h"
 
 namespace innkeeper::queue {
 
 using test::content;
 using test::good;
-using test::QueueFolder;
+using test::QueueDirectory;
 using test::shell;
 using test::soon;
 
-// An open folder without a queue: for tests that read and write its files themselves.
-class QueueFolderTest : public testing::Test {
+// An open directory without a queue: for tests that read and write its files themselves.
+class QueueDirectoryTest : public testing::Test {
  protected:
   Store store(Durable durable = Durable::processes) const { return good(Store::open(*folder_, durable)); }
   // A job that does nothing.
@@ -33,7 +33,7 @@ class QueueFolderTest : public testing::Test {
     job.directory = "/";
     return job;
   }
-  // A file of the test's own, outside the queue's folder.
+  // A file of the test's own, outside the queue's directory.
   std::string path(const char* name) const { return (outer_.outer() / name).string(); }
   // The process number of the supervisor of the job's first attempt; 0 until the attempt has begun.
   pid_t supervisor(JobId id) const {
@@ -41,12 +41,12 @@ class QueueFolderTest : public testing::Test {
     return life.began ? static_cast<pid_t>(life.began->supervisor.pid) : 0;
   }
 
-  QueueFolder outer_;
+  QueueDirectory outer_;
   std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
 };
 
 // An open queue, with a real runner.
-class QueueFixture : public QueueFolderTest {
+class QueueFixture : public QueueDirectoryTest {
  protected:
   static constexpr std::chrono::seconds kLong{60};  // Longest time that a test waits for a job.
 

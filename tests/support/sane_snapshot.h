@@ -1,5 +1,5 @@
-// What a snapshot keeps to whatever the vendors' libraries answered. Gives the first thing that is wrong, or
-// nothing.
+// Invariants of a snapshot for any answers of the vendors' libraries. Returns the first violation, or an
+// empty text.
 #pragma once
 
 #include <set>

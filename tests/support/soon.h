@@ -1,4 +1,4 @@
-// Waiting in a test for what another thread or process does.
+// Waits in a test for another thread or process.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,7 @@
 
 namespace innkeeper::test {
 
-// Whether it becomes true in time. A machine that is busy with much else may need long for what takes a
-// moment.
+// Whether the condition becomes true in time. On a busy machine a short action may take long.
 template <class Condition>
 bool soon(const Condition& condition) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(45);

@@ -1,4 +1,4 @@
-// What tests of telemetry check alike for each vendor's library.
+// Checks that the telemetry tests of all vendors' libraries share.
 #pragma once
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ namespace innkeeper::telemetry {
 using test::FakeAmdGpus;
 using test::FakeGpus;
 
-// The cards' UUIDs in the order of the snapshot, separated by spaces.
+// The GPUs' UUIDs in the order of the snapshot, separated by spaces.
 inline std::string uuids(const Snapshot& now) {
   std::string text;
   for (const Card& card : now.cards) text += (text.empty() ? "" : " ") + card.uuid;
@@ -33,11 +33,11 @@ inline std::string uuids(const Snapshot& now) {
 struct StartFailure {
   const char* script;  // Lines of the fake library's script that make it fail.
   Trouble trouble;
-  const char* text;  // A part of what the snapshot says.
+  const char* text;  // A part of the snapshot's text.
 };
 
-// Checks that each failure is said in one line, and that nothing is kept of it once it is cured.
-// `machine`: the script of a machine with two cards.
+// Checks that each failure gives one line, and that no trace of it remains after its cure. `machine`: the
+// script of a machine with two GPUs.
 template <class Gpus>
 void expect_said_and_cured(std::span<const StartFailure> failures, const char* machine) {
   for (const auto& [script, trouble, text] : failures) {
@@ -54,7 +54,7 @@ void expect_said_and_cured(std::span<const StartFailure> failures, const char* m
   }
 }
 
-// Shuts a loaded library down by its own function, as another user of it in the same process may.
+// Shuts a loaded library down by its own function, like another user of it in the same process.
 inline void shut_down_from_outside(const std::filesystem::path& library, const char* function) {
   void* const loaded = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   ASSERT_NE(loaded, nullptr);
@@ -62,8 +62,8 @@ inline void shut_down_from_outside(const std::filesystem::path& library, const c
   dlclose(loaded);
 }
 
-// Checks that no lock is held across a call of `function`: threads enter it side by side, and so does a child
-// of fork() that is made meanwhile. `machine`: the script of a machine with two cards.
+// Checks that no lock is held across a call of `function`: threads enter it concurrently, and so does a child
+// forked meanwhile. `machine`: the script of a machine with two GPUs.
 inline void expect_no_lock_across(test::FakeLibrary& gpus, const char* machine, const std::string& function) {
   constexpr int kThreads = 4;
   snapshot(Wanted::nothing);

@@ -1,5 +1,4 @@
-// Aborts the process with a message when a test does not end in time: what a deadlock looks like otherwise is
-// nothing.
+// Aborts the process with a message when a test does not end in time, because a deadlock prints nothing.
 #pragma once
 
 #include <chrono>
@@ -16,7 +15,7 @@ namespace innkeeper::test {
 
 class Watchdog {
  public:
-  // `report` is called before the process is aborted; it must not wait for what hangs.
+  // The watchdog calls `report` before it aborts the process; `report` must not wait for the hanging threads.
   explicit Watchdog(std::chrono::seconds limit, std::function<std::string()> report = {})
       : thread_([this, limit, report = std::move(report)] {
           std::unique_lock lock(mutex_);
@@ -27,8 +26,8 @@ class Watchdog {
                        static_cast<long long>(limit.count()), report ? report().c_str() : "");
           std::abort();
         }) {
-    // A test may fork at once: a thread that is only beginning could hold a lock of the allocator then, which
-    // the child would wait for in vain.
+    // A test may fork at once: a starting thread could hold a lock of the allocator then, for which the child
+    // would wait in vain.
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return waits_; });
   }

@@ -51,7 +51,7 @@ TEST(AddressSpace, LiveRangesNeverOverlapAndAreFoundByEachOfTheirAddresses) {
   size_t bytes = 0;
   for (int step = 0; step < 20000; ++step) {
     if (live.empty() || random() % 5 < 3) {
-      const size_t size = 1 + (random() >> (24 + random() % 40));  // up to 2^40, all magnitudes
+      const size_t size = 1 + (random() >> (24 + random() % 40));  // Sizes up to 2^40, of all magnitudes.
       AddressSpace::Range* range = space.take(size);
       ASSERT_EQ(range->owner.load(), nullptr);
       ASSERT_EQ(range->size, AddressSpace::class_size(size));
@@ -92,7 +92,7 @@ TEST(AddressSpace, RecyclesInsteadOfReserving) {
   const size_t reserved = space.reserved();
   space.give_back(first);
   for (int i = 0; i < 1000; ++i) {
-    AddressSpace::Range* again = space.take(100 * kKiB - 1);  // the same class
+    AddressSpace::Range* again = space.take(100 * kKiB - 1);  // Same size class.
     ASSERT_EQ(again, first);
     space.give_back(again);
   }
@@ -151,8 +151,8 @@ TEST(AddressSpace, ThreadsGetRangesOfTheirOwn) {
   EXPECT_EQ(space.live(), owners.size() * 1024);
 }
 
-// In a process with little address space: what fails says how much, and different sizes can follow each
-// other.
+// In a process with little address space a failing allocation states its size, and allocations of different
+// sizes can follow each other.
 void use_up_addresses() {
   std::ifstream status("/proc/self/statm");
   size_t pages = 0;
@@ -161,7 +161,7 @@ void use_up_addresses() {
   if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
   AddressSpace space;
   for (size_t size = size_t{300} << 20; size < (size_t{700} << 20); size += size_t{40} << 20) {
-    space.give_back(space.take(size));  // each needs the addresses of the one before
+    space.give_back(space.take(size));  // Each allocation needs the addresses of the one before.
   }
   const AddressSpace::Range* kept = space.take(size_t{600} << 20);
   if (kept == nullptr) _exit(3);

@@ -1,4 +1,4 @@
-// Which attention kernel the managed device chooses: the CPU's choice, for the same shapes.
+// The managed device's choice of an attention kernel: the CPU's choice for the same shapes.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST_F(Attention, ChoosesWhatTheCpuChooses) {
 
 TEST_F(Attention, ChoosingTouchesNoMemory) {
   const at::Tensor x =
-      at::empty({64, 16, 4096, 64}, at::TensorOptions(managed_device()));  // 1 GiB, never written
+      at::empty({64, 16, 4096, 64}, at::TensorOptions(managed_device()));  // 1 GiB, never written.
   EXPECT_EQ(at::_fused_sdp_choice(x, x, x), static_cast<int64_t>(sdp::SDPBackend::flash_attention));
   EXPECT_TRUE(torch_layer::where(x).empty());
 }

@@ -1,4 +1,4 @@
-// A device through c10's interfaces: what PyTorch throws becomes a Status that says something.
+// A device through c10's interfaces: an exception of PyTorch becomes a Status with its message.
 #include "torch/accelerator/c10_device.h"
 
 #include <c10/core/Allocator.h>
@@ -10,7 +10,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// As an exception of Python's is to C++: it has no message.
+// An exception without a message, as Python's exceptions appear in C++.
 struct Wordless final : std::exception {
   const char* what() const noexcept override { return ""; }
 };

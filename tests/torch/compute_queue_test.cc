@@ -1,5 +1,6 @@
 // A program that works on a stream of its own: managed operators stay in order with it, on the compute queue.
-// The simulator hides what a kernel wrote until somebody waits for its queue, so a missing order is poison.
+// The simulator hides a kernel's writes until a thread waits for its queue, so a missing order shows as
+// poison.
 #include "torch/accelerator/compute_queue.h"
 
 #include <ATen/ATen.h>
@@ -28,7 +29,7 @@ class ComputeQueue : public testing::Test {
     configure("sim:1x4MiB,host:64MiB");
   }
   void SetUp() override {
-    (void)at::zeros({1}, managed_device());  // the simulator is there
+    (void)at::zeros({1}, managed_device());  // Starts the simulator.
     guard_.emplace(c10::kHPU);
     side_ = guard_->getStreamFromGlobalPool(kCard, false);
     before_ = guard_->exchangeStream(*side_);
@@ -74,7 +75,8 @@ TEST_F(ComputeQueue, EvictionWaitsForTheLastKernel) {
   EXPECT_EQ(managed.max().item<float>(), 5.0F);
 }
 
-// Memory that is fetched into belongs to the compute queue: freed, it is reused in that queue's order.
+// Memory of a fetched block belongs to the compute queue: after its release it is reused in that queue's
+// order.
 TEST_F(ComputeQueue, MoreThanTheNodeHoldsKeepsItsValues) {
   std::vector<at::Tensor> tensors;
   for (int i = 0; i < 8; ++i) tensors.push_back(at::full({1 << 18}, i, floats(managed_device())));

@@ -1,4 +1,5 @@
-// CPU tensors that require a gradient beside managed ones (operator/cpu_gradient.cc): what stays at a tensor.
+// CPU tensors that require a gradient, used together with managed ones (operator/cpu_gradient.cc): the hooks
+// that stay at a tensor.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/variable.h>
@@ -30,7 +31,7 @@ TEST_F(CpuGradient, ItsNodeHasOneHookHoweverOftenItIsUsed) {
   at::Tensor sum = at::zeros({}, x.options());
   for (int step = 0; step < 5; ++step) sum = sum + (w * x).sum() + (x + w).sum();
   EXPECT_EQ(torch::autograd::impl::grad_accumulator(w)->pre_hooks().size(),
-            1U);  // it lives as long as the graph
+            1U);  // The hook lives as long as the graph.
   sum.backward();
   EXPECT_TRUE(w.grad().is_cpu());
   EXPECT_TRUE(at::equal(w.grad(), at::full({3}, 15.0)));

@@ -1,5 +1,5 @@
-// What c10 shows of an accelerator keeps what device_api.h promises, and so does the host of a process with
-// PyTorch. The accelerator is simulated; in a build with CUDA, the cards that the runtime has as well.
+// c10's view of an accelerator keeps the promises of device_api.h, and so does the host of a process with
+// PyTorch. The accelerator is simulated; in a build with CUDA, the runtime's GPUs are tested as well.
 #include "support/device_contract.h"
 
 #include <ATen/ATen.h>
@@ -30,7 +30,7 @@ using test::Contents;
 using test::Rig;
 using test::RigKind;
 
-// An allocator of c10's keeps its accountant for good.
+// An allocator of c10's keeps its accountant for its life.
 Books& the_books() {
   static auto& books = *new Books;
   return books;
@@ -119,16 +119,16 @@ class CudaRig final : public C10Rig {
     cuda_backend::install(&books(), relief, nodes);
   }
   ~CudaRig() override {
-    c10::cuda::device_synchronize();  // the device may be gone
+    c10::cuda::device_synchronize();  // The device may be destroyed by now.
     for (void* const data : locked_) hooks_.unlock(data, 0);
     cuda_backend::remove();
   }
-  // Else a copy is made before the call returns, and shows no missing wait.
+  // Otherwise a copy ends before the call returns, and shows no missing wait.
   void lock(Contents& memory) override {
     if (hooks_.lock(memory.data(), memory.size()).ok()) locked_.push_back(memory.data());
   }
   Bytes charge_of(Bytes size) const override {
-    constexpr int64_t kGranule = 512;  // the caching allocator's
+    constexpr int64_t kGranule = 512;  // Granule of the caching allocator, bytes.
     return Bytes((size.count() + kGranule - 1) / kGranule * kGranule);
   }
   Bytes too_much() const override { return GiB(int64_t{1} << 12); }

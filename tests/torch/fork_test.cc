@@ -1,4 +1,4 @@
-// Locks that a child of fork() needs are free there, whoever held them (fork.h).
+// Locks that a child of fork() needs are free there, even if a thread of the parent held them (fork.h).
 #include "torch/process/fork.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace innkeeper::torch_layer {
 namespace {
 
 TEST(Fork, ALockThatAnotherThreadHoldsAlmostAlwaysIsFreeInTheChild) {
-  static Mutex mutex;  // it is never given back
+  static Mutex mutex;  // Static, because a lock registered for fork() is never removed.
   take_at_fork(mutex);
   std::atomic<bool> stop{false};
   std::thread holder([&] {

@@ -55,9 +55,10 @@ TEST_F(Handle, CostsNoMemoryUntilItIsWritten) {
   for (const auto& [name, node] : stats().nodes) EXPECT_EQ(node.resident, 0) << name;
 }
 
-// Its real tensor takes its place on the stack. The address sanitizer sees a block that dies meanwhile.
+// The real tensor replaces its handle on the stack. The address sanitizer detects a block that dies
+// meanwhile.
 TEST_F(Handle, WhatTheStackAloneHoldsLivesUntilItHasBeenRead) {
-  const c10::InferenceMode without_autograd;  // whose kernels would hold it, too
+  const c10::InferenceMode without_autograd;  // Autograd's kernels would hold the tensor, too.
   const c10::OperatorHandle flip = c10::Dispatcher::singleton().findSchemaOrThrow("aten::flip", "");
   const at::Tensor plain = at::arange(1000);
   for (int round = 0; round < 20; ++round) {

@@ -1,4 +1,4 @@
-// The probe finds the rates of a simulated GPU, whatever its name promises.
+// The probe measures the rates of a simulated GPU, not those that its name promises.
 #include "torch/start/probe.h"
 
 #include <optional>
@@ -14,7 +14,7 @@ const c10::Device kDevice(c10::kHPU, 0);
 
 class Probe : public testing::Test {
  protected:
-  // Without bytes, so that a large matrix product costs nothing here.
+  // A simulator without data, so that a large matrix product costs nothing here.
   sim::Accelerator& install(std::optional<cost::Truth> truth, Bytes capacity = GiB(8)) {
     sim::Options options;
     options.name = "sim:0";
@@ -65,7 +65,7 @@ TEST_F(Probe, LeavesOutWhatItIsNotToMeasure) {
   EXPECT_GT(found.bytes, 0);
 }
 
-// What does not fit is not measured; the rest is.
+// The probe skips a measurement that does not fit, and makes the others.
 TEST_F(Probe, SurvivesAFullDevice) {
   const cost::Measured found = measured(install(std::nullopt, MiB(64)), GiB(1));
   EXPECT_EQ(found.flops, 0);

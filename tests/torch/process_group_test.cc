@@ -1,4 +1,5 @@
-// What the other backend's thread may not do with a collective that went through ours (process_group.h).
+// Actions that the other backend's thread must not take on a collective that went through ours
+// (process_group.h).
 #include "torch/distributed/process_group.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +19,7 @@ using c10d::Work;
 using Future = c10::ivalue::Future;
 using WorkPtr = c10::intrusive_ptr<Work>;
 
-// The thread that destroyed the last work; none yet: the default id.
+// The thread that destroyed the last work; default id: none yet.
 std::atomic<std::thread::id> dropped_on;
 std::atomic<int> alive = 0;
 
@@ -40,7 +41,7 @@ class OtherWork final : public Work {
       c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
 };
 
-// As Gloo: a thread ends each work, and lets go of it some time later.
+// Acts as Gloo: a thread ends each work, and releases it some time later.
 class Other final : public c10d::Backend {
  public:
   Other() : c10d::Backend(0, 1) {}

@@ -1,4 +1,4 @@
-// Operator signatures, and which operators are registered one by one.
+// Operator signatures, and the operators that are registered one by one.
 #include "torch/registry/signature.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(Signature, facts_that_are_not_in_the_arguments) {
 }
 
 TEST(RegisterOps, composites_are_kept_whole_and_gradients_stay) {
-  const auto ops = ops_to_register(c10::DispatchKey::PrivateUse2);  // whose kernels nobody has registered
+  const auto ops = ops_to_register(c10::DispatchKey::PrivateUse2);  // A key without registered kernels.
   const auto has = [&](const char* name, const char* overload = "") {
     return std::any_of(ops.begin(), ops.end(), [&](const c10::OperatorHandle& op) {
       return op.operator_name() == c10::OperatorName(name, overload);
@@ -75,7 +75,7 @@ TEST(RegisterOps, composites_are_kept_whole_and_gradients_stay) {
   EXPECT_TRUE(has("aten::cumsum"));
   EXPECT_TRUE(has("aten::norm", "Scalar"));
   EXPECT_TRUE(has("aten::native_batch_norm"));
-  // The device's own kernels are there since the library was loaded; what has one is left alone.
+  // The device's own kernels exist since the library was loaded; an operator with a kernel is skipped.
   EXPECT_TRUE(ops_to_register(c10::DispatchKey::PrivateUse1).empty());
   for (const auto& [name, overload] :
        {std::pair("aten::mm", ""), std::pair("aten::add", "Tensor"), std::pair("aten::_softmax", ""),
@@ -85,10 +85,10 @@ TEST(RegisterOps, composites_are_kept_whole_and_gradients_stay) {
     EXPECT_TRUE(op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) << name;
   }
   EXPECT_TRUE(has("aten::_foreach_add_", "List"));
-  EXPECT_FALSE(has("aten::linear"));        // CompositeImplicitAutograd
-  EXPECT_TRUE(has("aten::silu_backward"));  // composite too, but not where there is a kernel
+  EXPECT_FALSE(has("aten::linear"));        // It is CompositeImplicitAutograd.
+  EXPECT_TRUE(has("aten::silu_backward"));  // It is composite too, but not where there is a kernel.
   EXPECT_FALSE(has("aten::view"));          // a view
-  EXPECT_FALSE(has("aten::squeeze_"));      // changes the tensor object
+  EXPECT_FALSE(has("aten::squeeze_"));      // It changes the tensor object.
   EXPECT_FALSE(has("aten::zeros"));         // no operand
   EXPECT_FALSE(has("aten::zeros_like"));    // a factory
   EXPECT_FALSE(has("aten::clone"));

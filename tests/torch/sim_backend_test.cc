@@ -1,4 +1,4 @@
-// Operators on simulated accelerators give what CPU kernels give, and account for every byte.
+// Operators on simulated accelerators return the results of CPU kernels, and account for every byte.
 #include <torch/library.h>
 
 #include <string>
@@ -119,7 +119,7 @@ TEST_F(SimBackendTest, out_is_resized_with_its_storage) {
   const int64_t used = accountant().used(0);
   at::sum_out(small, there(x), {1});
   expect_same(small, x.sum(1));
-  EXPECT_EQ(accountant().used(0), used);  // 3 and 8 floats are one unit each
+  EXPECT_EQ(accountant().used(0), used);  // 3 and 8 floats take one unit each.
 }
 
 TEST_F(SimBackendTest, resize_and_set) {
@@ -187,12 +187,12 @@ TEST_F(SimBackendTest, copies_convert_broadcast_and_cross) {
   const at::Tensor x = at::randn({4, 6});
   expect_same(there(x).to(at::kDouble), x.to(at::kDouble));
   at::Tensor wide = there(at::zeros({3, 4, 6}));
-  wide.copy_(x);  // from the host, broadcast
+  wide.copy_(x);  // A copy from the host, broadcast.
   expect_same(wide, x.expand({3, 4, 6}));
-  wide.transpose(0, 2).copy_(there(x, 1).t().unsqueeze(2));  // from the other one, strided
+  wide.transpose(0, 2).copy_(there(x, 1).t().unsqueeze(2));  // A copy from the other accelerator, strided.
   expect_same(wide, x.expand({3, 4, 6}));
   at::Tensor half = at::zeros({6, 4}, at::kHalf);
-  half.t().copy_(there(x));  // to the host, converted and strided
+  half.t().copy_(there(x));  // A copy to the host, converted and strided.
   expect_same(half, x.t().to(at::kHalf));
   expect_same(there(there(x), 1), x);
   EXPECT_GT(sim_backend::accelerator(0).copied(sim::Accelerator::Direction::peer).count(), 0);
@@ -241,8 +241,7 @@ TEST_F(SimBackendTest, what_pytorch_has_not_for_an_accelerator_is_refused) {
   expect_recount();
 }
 
-// Operators of other libraries go through the fallback. A tensor that such a kernel keeps holds on to the
-// memory.
+// Operators of other libraries take the fallback. A tensor that such a kernel keeps keeps its memory.
 TEST_F(SimBackendTest, a_kernel_that_keeps_its_operand_keeps_the_memory) {
   const auto op = c10::Dispatcher::singleton()
                       .findSchemaOrThrow("sim_backend_test::keep", "")

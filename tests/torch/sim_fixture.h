@@ -75,7 +75,7 @@ class SimBackendTest : public testing::Test {
 
   virtual sim::Visibility visibility() const { return sim::Visibility::late; }
 
-  // Lives for good: memory may be freed late.
+  // Lives until the process ends: memory may be freed late.
   static CountingAccountant& accountant() {
     static auto& accountant = *new CountingAccountant;
     return accountant;

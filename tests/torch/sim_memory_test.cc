@@ -1,4 +1,4 @@
-// Streams, events and memory of simulated accelerators: what was not waited for is poison, every byte is
+// Streams, events and memory of simulated accelerators: bytes without a wait are poison, and every byte is
 // charged.
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -75,7 +75,7 @@ TEST_F(SimBackendTest, a_missing_wait_gives_poison) {
     on_side.current_stream().synchronize();
   }
   EXPECT_FALSE(at::equal(host, at::full({1000}, 2.f)));
-  expect_same(x, at::full({1000}, 2.f));  // its own stream sees it
+  expect_same(x, at::full({1000}, 2.f));  // The stream of the copy sees its result.
 }
 
 TEST_F(SimBackendTest, a_kernel_must_wait_for_a_copy) {
@@ -146,7 +146,7 @@ TEST_F(SimBackendTest, results_and_temporaries_are_charged) {
   const int64_t before = accountant().used(0);
   const at::Tensor y = at::logsumexp(x, 0);
   EXPECT_EQ(accountant().used(0), before + kAlignment);
-  EXPECT_GE(accountant().peak(0), before + 4000);  // the exponentials
+  EXPECT_GE(accountant().peak(0), before + 4000);  // Memory of the exponentials.
   expect_recount();
   const auto* allocator = c10::getDeviceAllocator(c10::kHPU);
   const auto stats = const_cast<c10::DeviceAllocator*>(allocator)->getDeviceStats(0);
@@ -165,7 +165,7 @@ TEST_F(SimBackendTest, a_refused_charge_is_an_out_of_memory_error) {
         << error.what();
   }
   accountant().limit = GiB(1);
-  EXPECT_THROW(at::empty({1 << 28}, kFirst), c10::OutOfMemoryError);  // more than its memory
+  EXPECT_THROW(at::empty({1 << 28}, kFirst), c10::OutOfMemoryError);  // More than its memory.
   expect_recount();
   expect_same(x, at::ones({1000}));
 }
@@ -181,7 +181,7 @@ TEST_F(SimBackendTest, charging_may_evict) {
     computed.record(c10::impl::VirtualGuardImpl(c10::kHPU).getDefaultStream(kFirst));
     computed.block(side);
     const c10::StreamGuard on_side(side);
-    const at::Tensor staged = at::empty({1000});  // not charged to the kernel that asks
+    const at::Tensor staged = at::empty({1000});  // Not charged to the kernel that allocates it.
     saved.copy_(victim, /*non_blocking=*/true);
     side.synchronize();
     victim.reset();
@@ -216,13 +216,13 @@ TEST_F(SimBackendTest, a_small_piece_that_is_kept_is_charged_to_nobody_until_it_
   const void* const first = at::empty({100}).data_ptr();
   EXPECT_EQ(accountant().used(2), 0);
   EXPECT_EQ(charged_host_memory(kHostNode).count(), 0);
-  const at::Tensor other = at::empty({90});  // of another size: other memory
+  const at::Tensor other = at::empty({90});  // Another size, so other memory.
   EXPECT_NE(other.data_ptr(), first);
   EXPECT_EQ(accountant().used(2), 384);
   const at::Tensor again = at::empty({100});
   EXPECT_EQ(accountant().used(2), 384 + 448);
   EXPECT_EQ(charged_host_memory(kHostNode).count(), 384 + 448);
-#ifndef __SANITIZE_ADDRESS__  // where nothing is kept
+#ifndef __SANITIZE_ADDRESS__  // The address sanitizer keeps no freed memory.
   EXPECT_EQ(again.data_ptr(), first);
 #endif
 }
@@ -247,7 +247,7 @@ TEST_F(SimBackendTest, raw_host_memory_is_uncharged_once_whatever_lies_around_it
   c10::Allocator& allocator = *c10::GetCPUAllocator();
   constexpr std::array<size_t, 8> kSizes = {1, 24, 64, 100, 4032, 4096, 65536, size_t{1} << 20};
   std::mt19937 random(7);
-  std::vector<std::pair<void*, int64_t>> held;  // and what it is charged
+  std::vector<std::pair<void*, int64_t>> held;  // Each address with its charge, bytes.
   int64_t charged = 0;
   for (int round = 0; round < 20000; ++round) {
     if (held.size() < 64 && random() % 2 == 0) {

@@ -1,4 +1,4 @@
-"""diffusers' training loop for images without a prompt, and sampling from what it has learnt."""
+"""diffusers' training loop for images without a prompt, and sampling from the trained model."""
 
 import torch
 from accelerate import Accelerator

@@ -1,4 +1,4 @@
-"""Lightning's Fabric: setup, backward, and a checkpoint that is taken up."""
+"""Lightning's Fabric: setup, backward, and a resumed checkpoint."""
 
 import torch
 from lightning.fabric import Fabric

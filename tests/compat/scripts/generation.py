@@ -1,4 +1,4 @@
-"""transformers' generate: each cache and each way to search. What fails is a result, too."""
+"""transformers' generate: each cache and each way to search. A failure is a result, too."""
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
@@ -38,7 +38,8 @@ ways = {
     "penalties": (model, {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2}),
     "prefill in chunks": (model, {"prefill_chunk_size": 4}),
 }  # fmt: skip
-if device.type == "cpu":  # which has nowhere to offload to, and fails: it shall be what it is without
+# The CPU has no device to offload to, and would fail: compare with the same cache without offloading.
+if device.type == "cpu":
     ways |= {"offloaded cache": ways["dynamic cache"], "offloaded static cache": ways["static cache"]}
 
 

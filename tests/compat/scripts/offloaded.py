@@ -1,4 +1,4 @@
-"""Where memory is short: device maps, weights on disk, offloading of diffusers and accelerate."""
+"""Tools for short memory: device maps, weights on disk, offloading of diffusers and accelerate."""
 
 import torch
 from accelerate import cpu_offload, dispatch_model, infer_auto_device_map, load_checkpoint_and_dispatch

@@ -1,4 +1,4 @@
-"""What PyTorch has to look at models and to hand them on: counted operations, exports, TensorBoard."""
+"""PyTorch's tools to inspect and export models: counted operations, exports, TensorBoard."""
 
 import io
 import warnings

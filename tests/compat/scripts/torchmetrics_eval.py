@@ -1,4 +1,4 @@
-"""torchmetrics: metrics that live on the device of what they measure."""
+"""torchmetrics: metrics that live on the device of their inputs."""
 
 import torch
 import torchmetrics as tm

@@ -1,4 +1,4 @@
-"""TRL's DPOTrainer, with a model to compare with that it makes itself."""
+"""TRL's DPOTrainer, which makes its reference model itself."""
 
 import torch
 from datasets import Dataset

@@ -1,5 +1,5 @@
-// A tensor as work on a stream sees it: an address and a shape, which own nothing. Like a kernel's
-// arguments: if the memory goes to somebody else before the work runs, the work reads and writes theirs.
+// A tensor as work on a stream sees it: an address and a shape, which own nothing. Like a kernel's arguments:
+// if another tensor gets the memory before the work runs, the work reads and writes that tensor's bytes.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,8 +10,8 @@ namespace fake_cuda {
 
 class Place {
  public:
-  explicit Place(const at::Tensor& tensor);  // on a card
-  // The card's bytes as a tensor of the host's, while work runs.
+  explicit Place(const at::Tensor& tensor);  // Requires: the tensor is on a GPU.
+  // The GPU's bytes as a tensor of the host's, while work runs.
   at::Tensor open() const;
 
  private:

@@ -1,5 +1,5 @@
-// Puts the host's kernels where CUDA's are: every aten operator that has one for CUDA, but for those that
-// move no numbers, and those whose CUDA kernel is made of others.
+// Puts the host's kernels in the place of CUDA's: every aten operator with one for CUDA, except those that
+// move no numbers, and those whose CUDA kernel is composed of others.
 #include <ATen/native/Copy.h>
 #include <ATen/ops/copy_native.h>
 #include <torch/library.h>
@@ -11,8 +11,8 @@
 namespace fake_cuda {
 namespace {
 
-// By the beginning of their names. Left alone: what allocates, views and waits (the runtime answers for
-// it), and what belongs to libraries or formats that are not here.
+// Operators without a fake kernel, by the beginning of their names. The runtime answers for operators that
+// allocate, view or wait; the others belong to libraries or formats that are absent here.
 constexpr std::string_view kLeft[] = {"empty",
                                       "resize",
                                       "set_",
@@ -54,7 +54,7 @@ bool is_left(std::string_view name) {
   return false;
 }
 
-// Between cards and to and from the host as ever: those are the runtime's copies. On one card with a change
+// Between GPUs and to and from the host as ever: those are the runtime's copies. On one GPU with a change
 // of type or layout CUDA runs a kernel.
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   const bool bytes_alone = self.scalar_type() == source.scalar_type() && self.is_contiguous() &&
@@ -67,7 +67,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   return self;
 }
 
-// Attention by operators that the host has: the one by plain mathematics.
+// Attention by operators that the host has: the plain formula.
 void choose_plain_attention(const c10::OperatorHandle& op, Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
   stack->push_back(int64_t{0});

@@ -1,4 +1,5 @@
-// RMS norm, of which the host has the composition alone: the fused kernels' results by plain mathematics.
+// RMS norm, of which the host has the composition alone: computes the fused kernels' results by the plain
+// formula.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -13,7 +14,7 @@
 namespace fake_cuda {
 namespace {
 
-// Of y = x * rstd * weight, rstd over the last dimensions.
+// Gradients of y = x * rstd * weight, rstd over the last dimensions.
 std::tuple<at::Tensor, at::Tensor> backward(const at::Tensor& gradient, const at::Tensor& x,
                                             at::IntArrayRef shape, const at::Tensor& rstd,
                                             const std::optional<at::Tensor>& weight, std::array<bool, 2>) {

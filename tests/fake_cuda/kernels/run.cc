@@ -20,17 +20,17 @@
 namespace fake_cuda {
 namespace {
 
-// One argument, as the work keeps it: addresses of what is on a card, copies of what is on the host.
+// One argument, as the work keeps it: addresses of tensors on a GPU, copies of tensors on the host.
 struct Kept {
   struct Operand {
     std::optional<Place> place;
     at::Tensor host;
   };
-  c10::IValue value;  // with nothing where tensors were
+  c10::IValue value;  // The argument, with nothing in place of its tensors.
   std::vector<Operand> operands;
 };
 
-// Numbers that depend on the card's generator alone: deterministic, but not CUDA's.
+// Numbers that depend on the GPU's generator alone: deterministic, but not CUDA's.
 c10::IValue host_generator(const c10::IValue& given, c10::DeviceIndex card) {
   at::Generator generator =
       given.isNone() ? at::cuda::detail::getDefaultCUDAGenerator(card) : given.toGenerator();
@@ -69,7 +69,7 @@ class Work {
     }
   }
 
-  // Where what is new goes; what the operator writes in place stays where it is.
+  // Records the destination of each new result; in-place results stay where they are.
   void add_targets(const std::vector<c10::IValue>& results) {
     for (size_t i = 0; i < results.size(); ++i) {
       const bool is_new = argument_of_result(op_.schema(), i) < 0;
@@ -95,7 +95,7 @@ class Work {
     return stack;
   }
 
-  // By whichever thread waits for the stream, whatever it is in the middle of: modes, gradients, devices.
+  // Runs on any thread that waits for the stream, in any state of that thread: modes, gradients, devices.
   void run() const noexcept {
     static const auto& clean = *new at::ThreadLocalState;
     try {

@@ -1,4 +1,4 @@
-// An operator of a card, by the host's kernel: the shapes at once, the numbers when its stream gets there.
+// An operator of a GPU, by the host's kernel: the shapes at once, the numbers when its stream gets there.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -7,7 +7,7 @@
 
 namespace fake_cuda {
 
-// A boxed kernel. Where the shapes depend on the numbers the stream is waited for, as CUDA's own kernel does.
+// A boxed kernel. Where the shapes depend on the numbers it waits for the stream, like CUDA's own kernel.
 void run_on_card(const c10::OperatorHandle& op, Stack* stack);
 
 }  // namespace fake_cuda

@@ -41,7 +41,8 @@ std::optional<std::vector<c10::IValue>> results_by_shape(const c10::OperatorHand
   for (const auto& [meta, real] : written) {
     if (meta.sizes() == real.sizes()) continue;
     real.resize_(meta.sizes());
-    real.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), meta.strides());  // the operator's order
+    // Strides of the operator's order.
+    real.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), meta.strides());
   }
   std::vector<c10::IValue> results;
   for (size_t i = 0; i < stack.size(); ++i) {

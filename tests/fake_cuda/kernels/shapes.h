@@ -1,4 +1,4 @@
-// What an operator would give, without its numbers: the operator on meta tensors.
+// Shapes of an operator's results, without numbers: runs the operator on meta tensors.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -8,8 +8,8 @@
 
 namespace fake_cuda {
 
-// The results on `device` (new tensors, or the arguments that the operator writes, resized as it would).
-// Nothing where that depends on the numbers (nonzero), or the operator knows no meta tensors.
+// Results on `device`: new tensors, or the arguments that the operator writes, resized as it would. None
+// where shapes depend on the numbers (nonzero), or the operator knows no meta tensors.
 std::optional<std::vector<c10::IValue>> results_by_shape(const c10::OperatorHandle& op,
                                                          const std::vector<c10::IValue>& arguments,
                                                          c10::Device device);

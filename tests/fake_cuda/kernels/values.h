@@ -1,4 +1,4 @@
-// Going through the values on an operator's stack: every tensor in one, replaced.
+// Visits the values on an operator's stack and replaces every tensor in one.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -50,7 +50,7 @@ inline bool is_generator(const c10::Argument& argument) {
   return argument.type()->str().find("Generator") != std::string::npos;
 }
 
-// The argument that a result is, for a result that aliases one which is written; -1 for a new one.
+// Index of the written argument that a result aliases; -1 for a new result.
 inline int argument_of_result(const c10::FunctionSchema& schema, size_t result) {
   const c10::AliasInfo* alias = schema.returns()[result].alias_info();
   if (alias == nullptr || !alias->isWrite()) return -1;

@@ -31,7 +31,7 @@ enum class Type : int {
 
 enum class Operation : int { sum, product, max, min, average };
 
-// Bytes of one number; 0 of a type that is not here.
+// Bytes of one number; 0 for an unsupported type.
 size_t size_of(Type type);
 
 }  // namespace fake_nccl

@@ -1,4 +1,4 @@
-// NCCL's functions: each puts work on a stream of the fake runtime, which runs it as late as it may.
+// NCCL's functions: each enqueues work on a stream of the fake runtime, which runs it as late as it may.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +22,8 @@ struct Started {
   Work work;
 };
 
-// Between ncclGroupStart and ncclGroupEnd of this thread. What sends goes first, or two that send to each
-// other would wait for ever.
+// Calls between ncclGroupStart and ncclGroupEnd of this thread. Sends go first, or two ranks that send to
+// each other would wait for ever.
 thread_local int open_groups = 0;
 thread_local std::vector<Started> sends, others;
 
@@ -40,7 +40,7 @@ Result start(void* stream, Work work, bool sends_bytes = false) {
   return kSuccess;
 }
 
-// What cannot go on ends the process: on a card it would hang until a watchdog does the same.
+// Ends the process if it cannot go on: on a real GPU it would hang until a watchdog ends it.
 void need(bool fine, const char* what) {
   if (fine) return;
   std::fprintf(stderr, "fake_nccl: %s\n", what);
@@ -70,7 +70,7 @@ std::vector<std::string> exchanged(Comm& comm, const std::string& mine) {
   return all;
 }
 
-// Of rank `root` alone, or of all (-1); `part`: the rank's own piece of the result is all it gets.
+// Result of rank `root` alone, or of all (-1); `part`: each rank gets only its own piece.
 Result reduce_to(const void* from, void* to, size_t count, Type type, Operation operation, int root,
                  bool part, Comm* comm, void* stream) {
   const size_t size = count * size_of(type);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience(60);
 
-// Whole or not at all.
+// Writes the whole file or none.
 bool write(const std::string& path, const std::string& bytes) {
   const std::string fresh = path + ".new";
   std::ofstream(fresh, std::ios::binary) << bytes;

@@ -1,9 +1,9 @@
-// A communicator: processes that read what each other wrote into files of one folder.
+// A communicator: processes that read each other's files in one directory.
 //
-// Every rank takes part in every collective in the same order, and waits for all, so a rank that is at its
-// n-th has left the others' (n-2)-th behind: its own file of that one can go.
+// Every rank takes part in every collective in the same order, and waits for all. So when a rank is at its
+// n-th, all ranks have read its file of the (n-2)-th, and the rank removes that file.
 //
-// Thread safety: none is needed. A communicator's work is on streams of one card, in order.
+// Thread safety: none is needed. A communicator's work is on streams of one GPU, in order.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace fake_nccl {
 class Comm {
  public:
   Comm(std::string folder, int rank, int ranks) : folder_(std::move(folder)), rank_(rank), ranks_(ranks) {}
-  // The last of the ranks to go takes the folder with it.
+  // The last of the ranks to go takes the directory with it.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -27,7 +27,7 @@ class Comm {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // What each rank has, by rank; false if one does not come within a minute.
+  // Data of each rank, by rank; false if a rank does not come within a minute.
   bool exchange(const std::string& mine, std::vector<std::string>& all);
   bool send(int to, const std::string& bytes);
   bool receive(int from, std::string& bytes);
@@ -43,7 +43,7 @@ class Comm {
   std::map<int, uint64_t> sent_, received_;
 };
 
-// A folder for a new communicator, in the id that its ranks are told; empty on failure.
+// A directory for a new communicator, in the id that its ranks are told; empty on failure.
 std::string new_folder();
 
 }  // namespace fake_nccl

@@ -8,7 +8,7 @@
 namespace fake_nccl {
 namespace {
 
-// bfloat16, rounded to nearest even as PyTorch's.
+// bfloat16, rounded to nearest even like PyTorch's.
 struct Brain {
   uint16_t bits;
   operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }  // NOLINT
@@ -19,7 +19,7 @@ struct Brain {
   Brain() : bits(0) {}
 };
 
-// Wide: what two numbers are put together in.
+// Wide: the type in which two numbers are combined.
 template <class T, class Wide>
 void reduce_as(const std::vector<std::string>& parts, Operation operation, char* result) {
   const size_t count = parts.front().size() / sizeof(T);

@@ -1,4 +1,4 @@
-// Sums of what several ranks have, in the order of the ranks.
+// Sums of several ranks' data, in the order of the ranks.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace fake_nccl {
 
-// `parts`: each rank's bytes, all of one length. False where the type or the operation is not here.
+// `parts`: each rank's bytes, all of one length. False for an unsupported type or operation.
 bool reduce(const std::vector<std::string>& parts, Type type, Operation operation, char* result);
 
 }  // namespace fake_nccl

@@ -1,6 +1,6 @@
-// The part of CUDA's C interface that the fake answers, declared from its public documentation:
-// nothing of NVIDIA's is needed to build it. Layouts and numbers are those of CUDA 13; abi_check.cc
-// compares them with its headers wherever those are there (`make cuda`).
+// The part of CUDA's C interface that the fake answers, declared from its public documentation: the build
+// needs nothing of NVIDIA's. Layouts and numbers are those of CUDA 13; abi_check.cc compares them with its
+// headers where they exist (`make cuda`).
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,8 @@ inline constexpr Error kNotSupported = 801;
 inline constexpr Error kCaptureUnsupported = 900;
 inline constexpr Error kUnknown = 999;
 
-inline constexpr int kVersion = 13000;  // of the runtime, and of the driver unless a test says otherwise
+// Version of the runtime, and of the driver unless a test sets another.
+inline constexpr int kVersion = 13000;
 inline constexpr unsigned kNonBlocking = 1;
 inline constexpr int kCaptureNone = 0;
 inline constexpr int kCaptureActive = 1;
@@ -43,7 +44,7 @@ inline constexpr int kMemoryDevice = 2;
 inline constexpr int kLocationDevice = 1;
 inline constexpr int kPointerDevicePointer = 3;
 inline constexpr int kPointerDeviceOrdinal = 9;
-inline constexpr int kVirtualMemorySupported = 102;  // of the driver's attributes
+inline constexpr int kVirtualMemorySupported = 102;  // Attribute of the driver.
 
 // Opaque to callers.
 using StreamHandle = void*;
@@ -56,8 +57,7 @@ struct Dim3 {
   unsigned x, y, z;
 };
 
-// cudaDeviceProp, of which some fields are filled in: by offset, since a caller's copy is all that reads
-// them.
+// cudaDeviceProp with some fields filled in, by offset, since only a caller's copy reads them.
 struct Properties {
   static constexpr size_t kUuid = 256, kTotalMemory = 288, kSharedPerBlock = 296, kRegistersPerBlock = 304,
                           kWarp = 308, kPitch = 312, kThreadsPerBlock = 320, kThreadsDim = 324,

@@ -15,7 +15,7 @@ void put(Properties& properties, size_t offset, Value value) {
   memcpy(properties.bytes + offset, &value, sizeof value);
 }
 
-// Of a card with eight processors of the ninth generation.
+// Of a GPU with eight processors of the ninth generation.
 void describe(Properties& p, const Card& card) {
   using P = Properties;
   memset(&p, 0, sizeof p);
@@ -62,13 +62,13 @@ int attribute(int which) {
     case 13: return 1'980'000;                    // the processors' clock, kHz
     case 16: return 8;                            // processors
     case 36: return 2'619'000;                    // the memory's clock, kHz
-    case 37: return 5120;                         // its wires
+    case 37: return 5120;                         // the memory bus's width, bits
     case 39: return 2048;                         // threads of a processor
     case 75: return 9;                            // generation
     case 97: return 227 << 10;                    // shared memory of a block that asks for more
     case 18:                                      // integrated
     case 88:                                      // reaches pageable memory
-    case 100: return settings().unified ? 1 : 0;  // by the host's page tables
+    case 100: return settings().unified ? 1 : 0;  // reaches it by the host's page tables
     case 41:                                      // one address space
     case 78:                                      // priorities of streams
     case 83:                                      // managed memory

@@ -1,5 +1,5 @@
-// The C interface: what the compiler's code calls when it is loaded and when it launches a kernel. There is
-// no card to run one: PyTorch's operators come from tests/fake_cuda/kernels. Of the kernels that are
+// The C interface for the compiler's code: registration when it is loaded, and kernel launches. There is no
+// GPU to run a kernel: PyTorch's operators come from tests/fake_cuda/kernels. Of the kernels that are
 // launched by name only those that compute nothing are known.
 #include <cstring>
 #include <unordered_map>

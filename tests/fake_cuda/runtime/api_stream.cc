@@ -6,7 +6,7 @@
 namespace fake_cuda {
 namespace {
 
-// `body` for a stream that there is, on a card that works.
+// `body` for a stream that there is, on a GPU that works.
 template <class Body>
 Error with_stream(const char* name, StreamHandle handle, Body&& body) {
   return call(name, Needs::driver, [&] {
@@ -139,7 +139,7 @@ Error cudaEventElapsedTime(float* milliseconds, EventHandle begin_handle, EventH
     const Event* end = event_of(end_handle);
     if (end == nullptr || begin.stream == nullptr || end->stream == nullptr) return kInvalidHandle;
     if (begin.stream->done < begin.position || end->stream->done < end->position) return kNotReady;
-    *milliseconds = 0.001F;  // this clock says nothing
+    *milliseconds = 0.001F;  // A constant: the fake has no clock.
     return kSuccess;
   });
 }

@@ -22,15 +22,15 @@ struct State {
   std::vector<Order> orders;
   std::string failed;
   long calls = 0;
-  pid_t started_in = 0;  // the process in which the first call was made
-  bool over = false;     // its end has begun
+  pid_t started_in = 0;  // Process that made the first call.
+  bool over = false;     // The process's end has begun.
 };
 State& state() {
   static auto& it = *new State;
   return it;
 }
 
-// The real runtime goes in an exit handler that it installs when it starts: whoever runs later finds it gone.
+// The real runtime ends in an exit handler that it installs when it starts: later callers find it gone.
 void start() {
   state().started_in = getpid();
   std::atexit([] { state().over = true; });

@@ -1,6 +1,5 @@
-// Every function of the C interface goes through here: the lock, the state of the process (forked, at its
-// end), a driver that is too old, failures that a test asked for, a card that is broken, the thread's last
-// error.
+// Every function of the C interface goes through here. It handles the lock, the state of the process (forked,
+// at its end), a driver that is too old, ordered failures, a broken GPU, the thread's last error.
 #pragma once
 
 #include <string>
@@ -12,31 +11,32 @@
 namespace fake_cuda {
 
 enum class Needs {
-  nothing,  // says what is known; never fails
-  // Which card the thread has chosen: fails when ordered by name, not as one of any. PyTorch asks for it in
-  // destructors and ends the process where it fails, whoever uses it.
+  nothing,  // A call that reports known facts and never fails.
+  // A call for the GPU that the thread has chosen. It fails when ordered by name, not under an order for any
+  // call: PyTorch makes it in destructors and ends the process where it fails, even if another part uses the
+  // GPU.
   choice,
-  driver,  // of the process: fails by order alone
-  card,    // of the calling thread's card: fails by order, and while the card is broken
+  driver,  // A call on the process: fails by order alone.
+  card,    // A call on the calling thread's GPU: fails by order, and while the GPU is broken.
 };
 
-// What a failure that was ordered does to the card.
+// Effect of an ordered failure on the GPU.
 enum class Effect { once, broken, lost };
 
-// The call of that name ("" for any) after `skip` others fails with `error`, once.
+// Fails with `error`, once, the call of that name ("" for any) after `skip` others.
 void order_failure(const char* name, long skip, Error error, Effect effect);
 void cancel_failures();
 long failures_left();
-std::string failed_call();  // the last that was made to fail
+std::string failed_call();  // Name of the last call that was made to fail.
 void forget_failed_call();
-long calls();  // those so far that could have been made to fail
+long calls();  // Number of calls so far that could have been made to fail.
 
-Error& last_error();  // of the calling thread
+Error& last_error();  // Error of the calling thread.
 
-// The error that the call must end with before it does anything; kSuccess if it may go on.
+// The error with which the call must end before it does anything; kSuccess if it may go on.
 Error begin_call(const char* name, Needs needs);
 
-// Of the driver, which knows nothing of the runtime's last error.
+// A call of the driver, which does not know the runtime's last error.
 template <class Body>
 Error driver_call(const char* name, Needs needs, Body&& body) {
   const std::lock_guard<std::recursive_mutex> lock(machine_mutex());

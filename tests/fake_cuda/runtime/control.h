@@ -1,5 +1,5 @@
-// For tests, and for the kernels: what a real runtime does not offer. All are C functions, to be reached
-// through ctypes.
+// Functions for tests and for the kernels that a real runtime does not offer. All are C functions, to be
+// reached through ctypes.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@ extern "C" {
 long fake_cuda_violations();
 void fake_cuda_forget_violations();
 
-// The call of that name ("" for any) after `skip` others fails with `error`, once. `effect`: 0 nothing
-// else, 1 the card answers so from now on (as after an illegal access), 2 the same, for a card that has
-// fallen off the bus.
+// Fails with `error`, once, the call of that name ("" for any) after `skip` others. `effect`: 0: none; 1: the
+// GPU answers every later call so (as after an illegal access); 2: the same, for a GPU that has fallen off
+// the bus.
 void fake_cuda_fail(const char* name, long skip, int error, int effect);
 void fake_cuda_cancel_failures();
 long fake_cuda_failures_left();
-const char* fake_cuda_failed_call();  // "" if none was made to
+const char* fake_cuda_failed_call();  // Name of the failed call; "" if none failed.
 void fake_cuda_forget_failed_call();
 long fake_cuda_calls();
 void fake_cuda_break(int card, int error);
@@ -26,12 +26,12 @@ void fake_cuda_set_others(int card, size_t bytes);
 size_t fake_cuda_used(int card);
 size_t fake_cuda_locked_bytes();
 size_t fake_cuda_pending();
-void fake_cuda_run();                              // all that is pending
-void fake_cuda_set_mode(int mode, unsigned seed);  // 0 late, 1 early, 2 random
+void fake_cuda_run();                              // Runs all pending work.
+void fake_cuda_set_mode(int mode, unsigned seed);  // Mode: 0 late, 1 early, 2 random.
 
-// A kernel: run(data) when the stream gets to it, forget(data) when it can never run again. Counted as
+// Enqueues a kernel: run(data) when the stream reaches it, forget(data) when it can never run. Counts as
 // cudaLaunchKernel.
 int fake_cuda_launch(void* stream, void (*run)(void*), void* data, void (*forget)(void*));
-// Where the bytes of device memory are, for a kernel that runs. Null if it may not touch them.
+// Address of device memory's bytes, for a running kernel. Null if the kernel may not touch them.
 char* fake_cuda_open(const void* data, size_t size);
 }

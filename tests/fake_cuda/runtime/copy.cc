@@ -12,7 +12,7 @@
 namespace fake_cuda {
 namespace {
 
-constexpr int kAnyCard = -1;  // the driver reaches every card's memory
+constexpr int kAnyCard = -1;  // the driver reaches every GPU's memory
 
 struct End {
   explicit End(const void* at) : data(at), device(is_device_address(at)), locked(!device && is_locked(at)) {}
@@ -25,7 +25,7 @@ bool is_there(const End& end, size_t size) {
   return !end.device || bytes_of(end.data, size, kAnyCard, "a copy") != nullptr;
 }
 
-// The card whose memory is gone by now answers for it.
+// The GPU whose memory is gone by now answers for it.
 bool works(const End& end) {
   const int index = end.device ? card_of(end.data) : -1;
   return !is_card(index) || card(index).broken == kSuccess;

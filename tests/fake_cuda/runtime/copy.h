@@ -1,6 +1,6 @@
-// Copies and fills. From page-locked memory the bytes are read when the copy runs, from any other at once;
-// into page-locked memory they are written when it runs, and until then it holds poison; into any other,
-// before it returns.
+// Copies and fills. A copy reads page-locked memory when it runs, any other host memory at once. A copy
+// writes page-locked memory when it runs, and the memory holds poison until then; it writes any other host
+// memory before the call returns.
 #pragma once
 
 #include <cstddef>

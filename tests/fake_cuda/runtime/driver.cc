@@ -1,6 +1,5 @@
-// The part of the driver (libcuda.so.1) that PyTorch asks for: contexts, of which there is one, and the
-// virtual memory that segments which grow are made of. What it asks for beyond that answers "not
-// supported".
+// The part of the driver (libcuda.so.1) that PyTorch calls: contexts, of which there is one, and the virtual
+// memory of expandable segments. Any other function answers "not supported".
 #include <dlfcn.h>
 
 #include <cstring>
@@ -87,7 +86,7 @@ Error cuMemSetAccess(unsigned long long, size_t, const void*, size_t) {
 }
 Error cuMemUnmap(unsigned long long at, size_t size) {
   return driver_call("cuMemUnmap", Needs::driver, [&] {
-    // The real one does not wait: whoever unmaps what work still uses has a card that faults.
+    // The real function does not wait: a program that unmaps memory in use by work gets a fault on the GPU.
     return unmap_physical(at, size);
   });
 }

@@ -12,7 +12,7 @@ namespace {
 
 struct Locked {
   size_t size;
-  bool ours;  // cudaHostAlloc's
+  bool ours;  // Allocated by cudaHostAlloc.
 };
 std::map<uintptr_t, Locked>& locked() {
   static auto& it = *new std::map<uintptr_t, Locked>;
@@ -28,9 +28,9 @@ Found find(const void* data) {
   return at < found->first + found->second.size ? found : locked().end();
 }
 
-// Nothing may still touch it. The real driver waits, so it is waited for here, too, but a program that
-// counts on that counts on luck: what has not run by now would read or write memory that belongs to
-// somebody else.
+// Checks that no copy may still touch the memory. The real driver waits, and so does the fake, but a program
+// that counts on it counts on luck: a copy that has not run by now would read or write another owner's
+// memory.
 void goes(const void* data, size_t size, const char* what) {
   if (const HostRange* pending = pending_host(data, size)) {
     violation("%s(%p + %zu), which a copy that has not run touches (%p + %zu)", what, data, size,

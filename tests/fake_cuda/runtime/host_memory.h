@@ -1,5 +1,5 @@
-// Page-locked host memory. What is not page-locked is staged, as a real driver does it: read before a copy
-// from it returns, written before a copy to it returns.
+// Page-locked host memory. Other host memory is staged, as a real driver does it: read before a copy from it
+// returns, written before a copy to it returns.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace fake_cuda {
 
-Error lock_pages(void* data, size_t size);  // of the caller's
+Error lock_pages(void* data, size_t size);  // Locks the caller's own memory.
 Error unlock_pages(void* data);
 Error allocate_locked(void** data, size_t size);
 Error free_locked(void* data);

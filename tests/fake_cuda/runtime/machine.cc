@@ -30,7 +30,7 @@ std::vector<Card> all_cards() {
   return all;
 }
 
-// As the driver reads it: up to the first name that is none; a card named twice leaves nothing.
+// As the driver reads it: up to the first name that is none; a GPU named twice leaves nothing.
 std::vector<Card> visible_cards() {
   std::vector<Card> all = all_cards();
   std::vector<Card> seen;

@@ -1,8 +1,8 @@
-// The cards, and the one lock. Whoever waits for a card runs what it has to do, under that lock, so a
-// program is as deterministic here as its own threads are. Recursive: work that runs may be waited for by
+// The GPUs, and the one lock. A thread that waits for a GPU runs the GPU's work under that lock, so a program
+// is as deterministic here as its own threads are. The lock is recursive: running work may wait for other
 // work.
 //
-// All of this folder but the C interface (api_*.cc, driver.cc, control.cc) is called with the lock held.
+// All of this directory but the C interface (api_*.cc, driver.cc, control.cc) is called with the lock held.
 #pragma once
 
 #include <cstddef>
@@ -17,28 +17,28 @@ namespace fake_cuda {
 std::recursive_mutex& machine_mutex();
 
 struct Card {
-  int index = 0;  // as this process sees it
+  int index = 0;  // Ordinal as this process sees it.
   std::string name;
   std::string uuid;  // "GPU-..." or "MIG-..."
   unsigned char uuid_bytes[16] = {};
   size_t total = 0;
   size_t used = 0;
   size_t others = 0;
-  Error broken = kSuccess;  // sticky: what every call for this card answers
-  std::vector<bool> peers;  // whose memory its kernels may touch
+  Error broken = kSuccess;  // Sticky error that every call for this GPU returns.
+  std::vector<bool> peers;  // GPUs whose memory its kernels may touch.
 
   size_t left() const { return used + others > total ? 0 : total - used - others; }
 };
 
-std::vector<Card>& cards();  // those that are visible
+std::vector<Card>& cards();  // The visible GPUs.
 bool is_card(int index);
 Card& card(int index);
-int& current_card();  // of the calling thread
+int& current_card();  // Ordinal that the calling thread has chosen.
 
-// From now on every call for the card answers `error`; what it had to do is dropped, what it held is poison.
-// What other cards were given before is through.
+// From now on every call for the GPU answers `error`. Drops the GPU's work and poisons its memory. Work
+// already given to other GPUs completes.
 void break_card(int index, Error error);
-// The fake's own: a card that works again, empty-handed. No real one does that without a new process.
+// The fake's own: a GPU that works again, empty-handed. No real one does that without a new process.
 void repair_card(int index);
 
 }  // namespace fake_cuda

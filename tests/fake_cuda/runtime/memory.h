@@ -1,6 +1,6 @@
-// The cards' memory. A device address is in a window that nobody can touch (a host that does dies, as
-// beside a real card); its bytes are at the same distance in a second window. Fresh memory is poison.
-// Addresses are never given out twice, so whatever touches memory that was freed is noticed.
+// Memory of the GPUs. A device address lies in a window that faults on access (a host that touches it dies,
+// as with a real GPU); its bytes are at the same distance in a second window. Fresh memory is poison.
+// Addresses are never given out twice, so any access to freed memory is noticed.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ Error release_physical(uint64_t handle);
 Error map_physical(uintptr_t at, size_t size, uint64_t handle);
 Error unmap_physical(uintptr_t at, size_t size);
 
-// The card whose memory is there; -1 if none is.
+// The GPU whose memory is there; -1 if none is.
 int card_of(const void* data);
-// Where the bytes of a range are. Null, a violation and the card broken, if not all of it is there. `card`:
+// Where the bytes of a range are. Null, a violation and the GPU broken, if not all of it is there. `card`:
 // whose kernel or copy this is (-1: a copy by the driver, which reaches everything).
 char* bytes_of(const void* data, size_t size, int card, const char* what);
 void poison_card(int card);

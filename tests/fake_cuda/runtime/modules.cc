@@ -1,6 +1,6 @@
-// Modules: kernels that a program compiled for itself (Triton's), loaded by the driver's functions. No card
-// runs them and nothing is computed. A launch is told, and held to what a card insists on: the function was
-// loaded at the card whose stream it is launched on, and that is the calling thread's card.
+// Modules: kernels that a program compiled for itself (Triton's), loaded by the driver's functions. No GPU
+// runs them and nothing is computed. The fake records a launch and checks a GPU's conditions: the function
+// was loaded at the GPU whose stream it is launched on, and that is the calling thread's GPU.
 #include <cstring>
 #include <string>
 
@@ -12,7 +12,7 @@
 namespace fake_cuda {
 namespace {
 
-constexpr int kMaxThreadsPerBlock = 0;  // of a function's attributes
+constexpr int kMaxThreadsPerBlock = 0;  // Attribute of a function.
 
 struct Module {
   int card;
@@ -28,7 +28,7 @@ struct DriverLaunch {  // CUlaunchConfig, as far as it is read
 
 Error load(void** module) {
   return call("cuModuleLoadData", Needs::card, [&] {
-    *module = new Module{current_card()};  // for as long as the process
+    *module = new Module{current_card()};  // Lives as long as the process.
     return kSuccess;
   });
 }
@@ -72,7 +72,7 @@ Error cuCtxGetLimit(size_t* value, int) {
   return kSuccess;
 }
 Error cuCtxSetLimit(int, size_t) { return kSuccess; }
-// What a kernel loads blocks by: 128 bytes that its launcher passes on.
+// Descriptor by which a kernel loads blocks: 128 bytes that its launcher passes on.
 Error cuTensorMapEncodeTiled(void* map, int, unsigned, const void* data, const uint64_t*, const uint64_t*,
                              const unsigned*, const unsigned*, int, int, int, int) {
   return call("cuTensorMapEncodeTiled", Needs::nothing, [&] {

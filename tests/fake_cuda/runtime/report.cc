@@ -26,7 +26,7 @@ void tell(const char* kind, const char* format, va_list list) {
   if (*kind != 0) last() = line;
 }
 
-// After everything else that has a destructor: the runtime is loaded before whoever uses it.
+// Runs after all other destructors: the runtime is loaded before its users.
 struct AtTheEnd {
   ~AtTheEnd() {
     if (count == 0) return;

@@ -1,7 +1,7 @@
-// What the fake has to say: violations of CUDA's rules by whoever calls it, and a trace of the calls.
+// Reports of the fake: violations of CUDA's rules by its callers, and a trace of the calls.
 //
-// A violation is told on standard error, counted, and makes the process end with kViolationStatus, however it
-// would have ended: a test that passes by luck fails. FAKE_CUDA_ABORT=1 ends it where it stands.
+// A violation is printed on standard error, counted, and makes the process end with kViolationStatus instead
+// of its own status: a test that passes by luck fails. FAKE_CUDA_ABORT=1 aborts the process at the violation.
 #pragma once
 
 #include <string>

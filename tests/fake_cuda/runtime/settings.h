@@ -1,12 +1,12 @@
-// What the environment says about the fake machine, read once.
+// Settings of the fake machine from the environment, read once.
 //
-//   FAKE_CUDA_CARDS=1             how many
+//   FAKE_CUDA_CARDS=1             number of GPUs
 //   FAKE_CUDA_MEMORY=1073741824   bytes of each
 //   FAKE_CUDA_OTHERS=0            bytes of each that "other processes" hold
-//   FAKE_CUDA_MODE=late           late, early or random:SEED: when work runs that nobody waits for
-//   FAKE_CUDA_PEERS=1             0: cards do not reach each other's memory
-//   FAKE_CUDA_DRIVER=13000        what the driver supports; less than the runtime's is too old for it
-//   FAKE_CUDA_UNIFIED=0           1: cards that share the host's memory
+//   FAKE_CUDA_MODE=late           late, early or random:SEED: when work without a waiter runs
+//   FAKE_CUDA_PEERS=1             0: GPUs do not reach each other's memory
+//   FAKE_CUDA_DRIVER=13000        version that the driver supports; less than the runtime's is too old for it
+//   FAKE_CUDA_UNIFIED=0           1: GPUs that share the host's memory
 //   FAKE_CUDA_MPS=0               1: behind an MPS server
 //   FAKE_CUDA_MIG=0               1: names as of MIG instances
 //   FAKE_CUDA_TRACE=0             1: each call on standard error

@@ -20,7 +20,7 @@ struct Schedule {
   Mode mode = Mode::late;
   std::minstd_rand draw;
   std::vector<std::unique_ptr<Stream>> streams;  // kept for good: work of others may wait for them
-  std::unordered_set<const void*> handles;       // of streams that were not destroyed
+  std::unordered_set<const void*> handles;       // Handles of streams that were not destroyed.
   std::map<int, Stream*> defaults;
   std::unordered_set<Event*> events;
   unsigned long long graphs = 0;
@@ -46,7 +46,7 @@ void run_until(Stream& stream, uint64_t position) {
     Work work = std::move(stream.queue.front());
     stream.queue.pop_front();
     const int before = std::exchange(now_running, stream.card);
-    work.run();  // may run other streams, never this one: it waits only for what was enqueued before it
+    work.run();  // May run other streams, never this one: the work waits only for earlier work.
     now_running = before;
     ++stream.done;
     if (card(stream.card).broken != kSuccess) drop_work(stream.card);

@@ -1,6 +1,6 @@
-// Streams, events and graphs. Work waits in its stream's queue and runs as late as it may: when somebody
-// waits for it (late), at once (early), or now and then (random). Whoever forgets to wait reads old bytes,
-// or poison.
+// Streams, events and graphs. Work waits in its stream's queue and runs as late as it may: when a thread
+// waits for it (late), at once (early), or now and then (random). A program that forgets to wait reads old
+// bytes, or poison.
 //
 // An event is a position in a stream; a stream that waits for one has work that runs the other stream up to
 // there. While a stream is captured its work goes to a graph instead, in the order in which it was
@@ -56,9 +56,9 @@ enum class Mode { late, early, random };
 void set_mode(Mode mode, unsigned seed);
 
 Stream* new_stream(int card, unsigned flags, int priority);
-void forget_stream(Stream* stream);  // what it has to do is done sometime
+void forget_stream(Stream* stream);  // The stream's work runs at some later time.
 Stream* stream_of(
-    StreamHandle handle);  // the calling thread's card's default stream for 0; null if it is none
+    StreamHandle handle);  // the calling thread's GPU's default stream for 0; null if it is none
 Stream* default_stream(int card);
 Event* new_event(int card, unsigned flags);
 Event* event_of(EventHandle handle);  // null if it is none
@@ -67,23 +67,23 @@ void forget_event(Event* event);
 void enqueue(Stream& stream, std::function<void()> run, HostRange host = {});
 void record(Event& event, Stream& stream);
 void wait_for(Stream& stream, const Event& event);
-// Default streams wait for all others of their card that did not ask to be left out, and these for them.
+// Default streams wait for all others of their GPU that did not ask to be left out, and these for them.
 void join_default(Stream& stream);
 
-// Whether it is through; one that is asked often enough runs (a card makes progress by itself).
+// Whether the work is done. Enough calls make it run (a GPU makes progress by itself).
 bool is_through(Stream& stream);
 bool is_through(Event& event);
 void run_stream(Stream& stream);
 void run_event(const Event& event);
 void run_card(int card);
 void run_all();
-void run_some();  // in random mode: a little, anywhere
+void run_some();  // Runs a little work on any stream, in random mode.
 
 void drop_work(int card);
 // The first work that has not run and touches the range; null if none does.
 const HostRange* pending_host(const void* data, size_t size);
 size_t pending_work();
-// The card whose work runs on the calling thread; -1 outside of any.
+// The GPU whose work runs on the calling thread; -1 outside of any.
 int running_card();
 
 Graph* begin_capture(Stream& stream);

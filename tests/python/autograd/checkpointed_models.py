@@ -1,7 +1,7 @@
 """Whether models of transformers have the same gradients with activation checkpointing as without.
 
 Prints a row in JSON for each model: the forms of checkpointing whose loss or gradients differ in a bit from
-those of the CPU, by the memory that there was. Dropout is on wherever a configuration or a module has it.
+those of the CPU, by the available memory. Dropout is on in every configuration and module that has it.
 
     python tests/python/autograd/checkpointed_models.py managed
     python -m innkeeper tests/python/autograd/checkpointed_models.py cuda
@@ -65,12 +65,12 @@ def gradients(subject: Subject, form: bool | None, device: str) -> Result:
 
 
 def differing(a: Result, b: Result) -> list[str]:
-    """The names whose bits differ."""
+    """Names whose bits differ."""
     return sorted(name for name in a.keys() | b.keys() if not torch.equal(a[name], b[name]))
 
 
 def rows(device: str) -> Iterator[dict[str, Any]]:
-    """One for each model."""
+    """Rows, one for each model."""
     manager = innkeeper.manager()
     whole = manager.budget(NODE)
     by_name = {candidate.name: candidate for candidate in candidates(drop_everywhere)}

@@ -131,6 +131,6 @@ def test_models_of_transformers_have_the_gradients_of_none_at_full_and_half_memo
         for form in ("plain", "reentrant", "not reentrant"):
             found = row[form]
             assert found["full"] == found["half"] == [] and found["evictions"] > 0, row
-    # Whose gradients, with checkpointing, are another sum on the CPU already, of the same terms.
+    # Models whose gradients with checkpointing already differ on the CPU: the same terms in another order.
     others = {row["model"]: row["on the CPU"] for row in rows if row["on the CPU"]}
     assert others == {"t5": ["reentrant"]}

@@ -205,12 +205,12 @@ def test_moving_and_back_again_changes_no_weight(squeeze: Squeeze):
         innkeeper.evict(model)
         node = here(f"sim:{round_ % 2}")
         for layer in model[:2]:
-            innkeeper.prefetch(layer, node)  # not waited for
+            innkeeper.prefetch(layer, node)  # The program does not wait for it.
     assert_same_weights(model, plain)
 
 
 def test_an_optimizer_keeps_its_parameters(squeeze: Squeeze):
-    """Transformers #41708: Module.to replaces the parameters, so the optimizer steps what nobody reads."""
+    """Transformers #41708: Module.to replaces the parameters; the optimizer steps the unused old ones."""
     plain, model = mlp(), mlp()
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, foreach=True) for m in (model, plain)]
     identity = [id(p) for p in model.parameters()]
@@ -290,7 +290,7 @@ def test_gradients_of_many_uses_are_summed_once(squeeze: Squeeze):
 
 
 def test_threads_that_share_weights_do_not_take_them_from_each_other(squeeze: Squeeze):
-    """Capuchin- and LMS-like swappers keep one list of tensors: a thread swaps out what another
+    """Capuchin- and LMS-like swappers keep one list of tensors: a thread swaps out a tensor that another
     computes with.
     """
     plain = mlp()
@@ -331,7 +331,7 @@ def test_saved_activations_do_not_copy_weights(squeeze: Squeeze):
     saved = 10 * 2 * x.numel() * 4 + layer.weight.numel() * 4
     assert (
         sum(node["replicas"] for node in held.values()) <= 2 * saved
-    )  # ten copies of the weight are 2.5 MiB
+    )  # Ten copies of the weight are 2.5 MiB.
     y.sum().backward()
     assert layer.weight.grad.isfinite().all()
 
@@ -342,7 +342,7 @@ def test_an_operator_that_throws_leaves_nothing_pinned(squeeze: Squeeze):
     table = torch.arange(64.0, device="managed").view(8, 8)
     far = torch.tensor([3, 99], device="managed")
     for _ in range(20):
-        if KIND == "sim":  # a card looks at indices in its kernel, and is lost by one that is too far
+        if KIND == "sim":  # a GPU looks at indices in its kernel, and is lost by one that is too far
             with pytest.raises(IndexError):
                 F.embedding(far, table)
         with pytest.raises(RuntimeError):
@@ -356,7 +356,7 @@ def test_an_operator_that_throws_leaves_nothing_pinned(squeeze: Squeeze):
 
 @pytest.fixture
 def kept() -> Iterator[list[Tensor]]:
-    """What a library's operator, innkeeper_keeps::keep, has kept of its operands."""
+    """Operands that a library's operator, innkeeper_keeps::keep, has kept."""
     operands: list[Tensor] = []
 
     def keep(x: Tensor) -> Tensor:
@@ -365,7 +365,7 @@ def kept() -> Iterator[list[Tensor]]:
 
     library = torch.library.Library("innkeeper_keeps", "FRAGMENT")
     library.define("keep(Tensor x) -> Tensor")
-    for key in ("CPU", "CUDA"):  # where simulated nodes compute, and cards
+    for key in ("CPU", "CUDA"):  # Simulated nodes compute with the first, GPUs with the second.
         library.impl("keep", keep, key)
     yield operands
     operands.clear()
@@ -388,7 +388,7 @@ def test_what_an_operator_keeps_stays_where_it_is(squeeze: Squeeze, kept: list[T
 
 
 def test_what_an_operator_keeps_outlives_its_tensor(squeeze: Squeeze, kept: list[Tensor]):
-    """An operator kept its operand, the program let go of it, and the memory went to another (I12)."""
+    """An operator kept its operand, the program released it, and another tensor got the memory (I12)."""
     squeeze(64 * KiB)
     torch.ops.innkeeper_keeps.keep(torch.arange(1000.0, device="managed"))
     flood(256 * KiB)
@@ -397,7 +397,7 @@ def test_what_an_operator_keeps_outlives_its_tensor(squeeze: Squeeze, kept: list
 
 
 def test_a_library_that_goes_takes_its_operators_along():
-    """What was known of an operator outlived it: one of the same name, defined later, was read through it."""
+    """A later operator of the same name was read through Innkeeper's record of a dead one."""
 
     def add(n: int, x: Tensor, y: Tensor | None = None) -> None:
         x.add_(n)
@@ -423,7 +423,7 @@ def test_a_library_that_goes_takes_its_operators_along():
 
 
 def test_a_librarys_view_is_a_view(squeeze: Squeeze):
-    """What a custom operator returned of its operand's storage became a copy: writes to it were lost."""
+    """A custom operator's result in its operand's storage became a copy: writes to it were lost."""
     squeeze(64 * KiB)
     library = torch.library.Library("innkeeper_views", "FRAGMENT")
     library.define("head(Tensor(a) x) -> Tensor(a)")

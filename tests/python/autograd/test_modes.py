@@ -1,5 +1,6 @@
-"""What users put around a thread, dispatch modes and the like, does not see what the engine does, and cannot
-disturb it: the verbs, and room that is made in the middle of an operator.
+"""Dispatch modes and other states of a thread neither see the engine's actions nor disturb them.
+
+The actions are the verbs, and evictions in the middle of an operator.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def test_the_verbs_work(mode: Callable[[], AbstractContextManager[Any]], squeeze
     with mode():
         for node in ("sim:0", "sim:1"):
             for tensor in (x, y, z):
-                innkeeper.prefetch(tensor, node)  # evicts others
+                innkeeper.prefetch(tensor, node)  # Evicts other tensors.
         innkeeper.evict(x)
         assert innkeeper.where(x) == ["host"]
         innkeeper.pin(x, "sim:1")
@@ -131,7 +132,7 @@ def test_a_storage_is_resized(mode: Callable[[], AbstractContextManager[Any]]):
     assert same(x, torch.arange(1024.0)) and storage.nbytes() == 8192
 
 
-# Modes that let operators run, and what they have seen of them.
+# Modes that let operators run, and record them.
 
 
 class Seeing(TorchDispatchMode):
@@ -155,13 +156,13 @@ class SeeingFunctions(TorchFunctionMode):
 
 
 def tight_sums(xs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Needs room in the middle: neither all operands nor all results fit."""
+    """Needs evictions in the middle: neither all operands nor all results fit."""
     return [torch.add(x, x) for x in xs]
 
 
 @pytest.fixture
 def operands(squeeze: Squeeze) -> Iterator[list[torch.Tensor]]:
-    """So many that each of them is fetched, and its sum evicts others."""
+    """Tensors that do not fit together: each is fetched, and its sum evicts others."""
     xs = [torch.arange(4096.0).add(n).to("managed") for n in range(6)]
     squeeze(48 * KiB)
     innkeeper.manager().reset_stats()
@@ -193,7 +194,8 @@ def test_a_function_mode_sees_the_programs_functions_alone(operands: list[torch.
 
 def test_the_profiler_counts_no_copies_of_the_engines(operands: list[torch.Tensor]):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it would look for torch.hpu, whose place simulated nodes have
+        # The profiler would look for torch.hpu, whose place simulated nodes have.
+        warnings.simplefilter("error")
         with torch.profiler.profile() as profile:
             sums = tight_sums(operands)
     names = {event.key for event in profile.key_averages()}

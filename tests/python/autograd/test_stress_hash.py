@@ -51,7 +51,7 @@ print(tried)
 
 @pytest.mark.parametrize("nodes", [NODES, "host:1GiB"])
 def test_every_rnn_trains(run_python: RunProgram, nodes: str):
-    """Their backward passes write what the forward pass kept: oneDNN's workspace, cuDNN's reserve."""
+    """Their backward passes write tensors that the forward pass kept: oneDNN's workspace, cuDNN's reserve."""
     done = run_python("-c", RNNS, nodes=nodes, INNKEEPER_STRESS="hash", timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "40"
@@ -64,7 +64,7 @@ def test_pytorch_s_modules_have_the_bits_of_the_cpu(run_python: RunProgram, tmp_
 
 
 def digests(run_python: RunProgram, folder: Path, device: str) -> dict[str, str]:
-    """Of what each module gives and of its gradients, where PyTorch's own sample runs on the CPU."""
+    """Digests of each module's result and gradients, if PyTorch's own sample runs on the CPU."""
     found = folder / f"{device}.json"
     settings = {
         "PYTORCH_OWN_LOADED": "1" if device == "managed" else "0",

@@ -20,7 +20,7 @@ WORDS = 128
 
 @pytest.fixture(autouse=True, scope="module")
 def own_cache(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing that other runs compiled."""
+    """A cache without graphs of other runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
         yield
@@ -28,7 +28,7 @@ def own_cache(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def tight(configure: Callable[[str], None]) -> Iterator[None]:
-    """A simulated card of one MiB. What compiled graphs keep goes with them."""
+    """A simulated GPU of one MiB. The fixture frees the tensors that compiled graphs keep."""
     configure(TIGHT)
     yield
     torch._dynamo.reset()
@@ -44,7 +44,7 @@ class Attention(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """As many outputs as inputs."""
+        """A function with many outputs, one per input."""
         batch, length, width = x.shape
         q, k, v = self.qkv(self.norm(x)).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
@@ -67,13 +67,13 @@ class Model(nn.Module):
 
 
 def train(model: nn.Module, device: str, lengths: list[int]) -> list[torch.Tensor]:
-    """The losses and then the weights of some steps, compiled."""
+    """Losses and then weights of some compiled steps."""
     torch.manual_seed(1)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     compiled = torch.compile(model, fullgraph=True, dynamic=len(set(lengths)) > 1)
     seen = []
     for length in lengths:
-        # None twice: sums of several go by the order of the CPU's threads.
+        # No token occurs twice: the CPU's threads decide the order of sums of several.
         tokens = torch.randperm(WORDS)[: 4 * length].view(4, length).to(device)
         loss = F.cross_entropy(compiled(tokens).flatten(0, 1), tokens.flatten())
         loss.backward()
@@ -239,7 +239,7 @@ def test_packages_are_refused_in_one_line_and_made_for_other_devices(
 
 @pytest.mark.slow
 def test_templates_that_are_tuned(tight: None) -> None:
-    """Those of products in bfloat16 have buffers of their own, which Inductor says are the CPU's."""
+    """Templates of products in bfloat16 have buffers of their own, which Inductor declares as the CPU's."""
 
     def attend(x: torch.Tensor) -> torch.Tensor:
         q, k, v = x.view(8, 16, 3, 2, 32).permute(2, 0, 3, 1, 4)

@@ -1,7 +1,8 @@
 """Everyday pieces of PyTorch programs without a single ``.to()``: only the model is where ``place`` puts it.
 
-Each function takes ``place``, which puts a module on the device and gives it back, and returns what a program
-would look at. Loaders, targets, masks, tables and noise are made where PyTorch makes them: on the CPU.
+Each function takes ``place``, which puts a module on the device and returns it, and returns the values that a
+program would look at. Loaders, targets, masks, tables and noise are made where PyTorch makes them: on the
+CPU.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ SNIPPETS: dict[str, Callable[[Place], Any]] = {}
 
 
 def snippet(function: Callable[[Place], Any]) -> Callable[[Place], Any]:
-    """Adds it to ``SNIPPETS``, by its name."""
+    """Adds the function to ``SNIPPETS``, by its name."""
     SNIPPETS[function.__name__] = function
     return function
 
 
 def trained(model: nn.Module, loss: Tensor) -> list[Tensor | None]:
-    """The loss and the gradients after its backward."""
+    """The loss, and the gradients after its backward."""
     loss.backward()
     return [loss, *(parameter.grad for parameter in model.parameters())]
 
@@ -448,7 +449,7 @@ def sums_by_segment(place: Place) -> Any:
 
 @snippet
 def features_of_two_branches_joined(place: Place) -> Any:
-    first, second = place(nn.Linear(4, 3)), nn.Linear(4, 3)  # the second stays on the CPU
+    first, second = place(nn.Linear(4, 3)), nn.Linear(4, 3)  # The second stays on the CPU.
     x = torch.randn(5, 4)
     joined = torch.cat([first(x), second(x), torch.ones(5, 1)], 1)
     loss = torch.einsum("bi,ij->bj", joined, torch.randn(7, 2)).square().mean()

@@ -3,9 +3,9 @@
     python tests/python/device/opinfo_check.py --dtype float32 int64 --samples 2 --exact
 
 A case is an operator and a dtype. Each runs in a forked child, so that a crash is one failure. A case passes
-when the results of all samples equal the CPU's, and so do, where the operator has them, the gradient, the
+when the results of all samples equal the CPU's, and so do, if the operator has them, the gradient, the
 in-place variant and the out= variant: bit for bit with --exact, else within assert_close's tolerance. A line
-for each failure names the case and what differs. The last line reads
+for each failure names the case and the difference. The last line reads
 
     opinfo: N passed, M failed, K skipped
 
@@ -31,7 +31,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 import torch
 from torch import Tensor
 
-# Parts of the names of operators that draw random numbers, or leave memory as it is.
+# Parts of the names of operators that draw random numbers, or leave memory unwritten.
 RANDOM = (
     "rand", "dropout", "bernoulli", "multinomial", "normal", "uniform", "exponential", "cauchy", "geometric",
     "poisson", "empty", "rrelu", "gumbel", "pca_lowrank", "svd_lowrank",
@@ -57,7 +57,7 @@ class Inputs(NamedTuple):
 
 
 def moved(inputs: Inputs, device: str) -> Inputs:
-    """The same on the device."""
+    """The same value on the device."""
 
     def move(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
@@ -74,7 +74,7 @@ def detached(inputs: Inputs) -> Inputs:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What the CPU gives; None where it refuses the call, which then shows nothing."""
+    """Result on the CPU; None if the CPU refuses the call, which then shows nothing."""
     try:
         return call()
     except Exception:
@@ -82,7 +82,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def gradients(result: Any, inputs: Inputs) -> list[Tensor | None] | None:
-    """Of the sum of all results, with respect to the inputs; None where no result has a gradient."""
+    """Gradients of the sum of all results by the inputs; None if no result has a gradient."""
     differentiable = [x for x in tree_leaves(result) if isinstance(x, Tensor) and x.requires_grad]
     if not differentiable:
         return None
@@ -105,7 +105,7 @@ class Comparison:
         )
 
     def sample(self, inputs: Inputs, in_place: bool, differentiable: bool) -> bool:
-        """Compares one sample; whether it could be compared."""
+        """Compares one sample; returns whether it could be compared."""
         ours = moved(inputs, self.device)
         torch.manual_seed(0)
         expected = outcome(lambda: (inputs.call(self.operator),))
@@ -136,7 +136,7 @@ class Comparison:
 
     @torch.no_grad()
     def out(self, inputs: Inputs, ours: Inputs, like: Tensor) -> None:
-        """Compares the variant that writes its result where it is told to."""
+        """Compares the variant that writes its result into a given tensor."""
         target = torch.empty_like(like).to(self.device)
         alias = target.view_as(target)
         expected = outcome(lambda: inputs.call(self.operator, out=torch.empty_like(like)))
@@ -161,7 +161,7 @@ def check(operator: Any, dtype: torch.dtype, args: argparse.Namespace) -> None:
 
 
 def in_child(operator: Any, dtype: torch.dtype, args: argparse.Namespace) -> str:
-    """What a child says that checks one case: ``ok``, what differs, or how it ended."""
+    """Message of a child that checks one case: ``ok``, the difference, or the way it ended."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

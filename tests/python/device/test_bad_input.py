@@ -1,4 +1,4 @@
-"""Bad inputs: what is said, word for word, how the process ends, and that nothing is left over.
+"""Bad inputs: the exact message, the end of the process, and that nothing is left over.
 
 Inputs of a process (environment variables) run in one of their own; inputs of a call run here or, if they are
 nodes, in one process for all.
@@ -21,7 +21,7 @@ from processes import NODES, RunProgram
 import torch
 from torch import nn
 
-# The nodes, and the line; None where the line names what differs between machines or systems.
+# The nodes, and the line; None if the line names a value that differs between machines or systems.
 BAD_NODES = {
     "gpu:64MiB": '"gpu:64MiB" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB',
     "sim": '"sim" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB',
@@ -159,7 +159,7 @@ def write_pinned_elsewhere() -> None:
 
 def quantized() -> torch.Tensor:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch will drop them
+        warnings.simplefilter("ignore")  # PyTorch will drop them.
         return torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
 
 
@@ -245,7 +245,7 @@ def test_a_bad_call(case: str):
     call, kind, line = BAD_CALLS[case]
     assert os.environ["INNKEEPER_NODES"] == NODES
     budget = innkeeper.manager().budget("sim:0")
-    x()  # the device has been used
+    x()  # The device has been used.
     before = resources()
     try:
         with pytest.raises(kind) as raised:
@@ -265,7 +265,7 @@ def test_a_bad_call(case: str):
     "ends",
     [
         lambda base: (base[:30], base[10:40]),
-        lambda base: (base[:1], base.as_strided((1,), (2,))),  # one element, which is told by its strides
+        lambda base: (base[:1], base.as_strided((1,), (2,))),  # One element, which its strides distinguish.
     ],
     ids=["shifted", "one element"],
 )
@@ -324,7 +324,7 @@ def test_a_python_operator_may_give_its_operand_other_memory(change, kind):
     schemas = {"read": "Tensor x", "written": "Tensor(a!) x", "list": "Tensor(a!)[] x"}
     library.define(f"run({schemas[kind]}) -> ()")
     x = torch.ones(1000, device="managed")
-    told, others = [], [x]  # PyTorch keeps the function for good: it must not keep the tensor
+    told, others = [], [x]  # PyTorch keeps the function for good: it must not keep the tensor.
 
     def run(given):
         real = given[0] if kind == "list" else given

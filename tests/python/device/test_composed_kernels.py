@@ -279,7 +279,7 @@ def test_an_lstm_trains_under_autocast():
 
 
 def test_no_operator_that_pytorch_composes_has_lost_its_gradient() -> None:
-    # A kernel of ours under autograd's hides what PyTorch composes, whose parts have the gradients.
+    # A kernel of ours under autograd's hides PyTorch's composition, whose parts have the gradients.
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     lost = [
         name

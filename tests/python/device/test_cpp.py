@@ -1,4 +1,4 @@
-"""The package's C++ face: somebody else's programs find it by CMake, link it, train and choose GPUs."""
+"""The package's C++ interface: other programs find it by CMake, link it, train and choose GPUs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="no CMake"
 
 @dataclass
 class Built:
-    """What was built: the programs of tests/consumer, and a folder as examples/cpp's README has it."""
+    """The built programs of tests/consumer, and a directory laid out as in examples/cpp's README."""
 
     run_program: RunProgram
     consumer: Path
     example: Path
-    commands: list[str]  # of that README, behind those that build
+    commands: list[str]  # Commands of that README after those that build.
 
     def run(self, *command: str | Path, env: dict[str, str] = PLAIN, cwd: Path = ROOT) -> str:
         done = self.run_program(*command, env=env, cwd=cwd, timeout=1800)
@@ -55,8 +55,8 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(compiler: str, run_program: RunProgram, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    # PyTorch's folder, for where it is not the package's neighbour; and many compilers' default, under which
-    # by_name, that needs nothing of ours, is to have the device all the same.
+    # PyTorch's directory, for where it is not the package's neighbour; and many compilers' default, under
+    # which by_name, that needs nothing of ours, is to have the device all the same.
     torch_dir = f"-DINNKEEPER_TORCH_DIR={Path(torch.__file__).parent}"
     as_needed = PLAIN | {"LDFLAGS": "-Wl,--as-needed"}
     consumer, example = tmp_path_factory.mktemp("consumer"), tmp_path_factory.mktemp("example")
@@ -91,7 +91,7 @@ def test_a_program_finds_links_and_uses_the_package(machine: FakeMachine, built:
         "sum 32",
         'refused: pin: there is no node "sim:7"; the nodes are sim:0, sim:1, host',
     ]
-    # The first thing that touches the device is a module; memory is less than a step needs.
+    # """A module is the first to touch the device; memory is less than a step needs."""
     small = PLAIN | {"INNKEEPER_NODES": "sim:1x128KiB,host:1GiB"}
     assert run(consumer / "train", env=small) == "9 tensors equal\n"
     assert run(consumer / "by_name", env=small) == "managed:0 holds 2\n"
@@ -108,10 +108,10 @@ def test_a_program_finds_links_and_uses_the_package(machine: FakeMachine, built:
 
 
 class Run(NamedTuple):
-    """What a run of the example printed: its lines but for those of the nodes; those."""
+    """Output of a run of the example: its other lines, and the nodes' lines."""
 
     lines: list[str]
-    nodes: dict[str, tuple[int, ...]]  # peak, budget, operators, evictions
+    nodes: dict[str, tuple[int, ...]]  # Peak, budget, operators and evictions by node.
 
 
 def parsed(output: str) -> Run:
@@ -131,7 +131,7 @@ def test_the_examples_commands_work_as_they_are_pasted(built: Built):
     form = [without_numbers(re.sub(r"weights \w{16}", "weights 0", text)) for text in (shown, printed[1])]
     assert form[0] == form[1]
     plain, tight, half, rest = map(parsed, printed)
-    assert int(plain.lines[3].split()[4]) > 230  # it has learned the rule
+    assert int(plain.lines[3].split()[4]) > 230  # The model has learned the rule.
     assert tight.lines == plain.lines and tight.nodes["sim:0"][3] > 0 and tight.nodes["sim:0"][2] > 1000
     assert half.lines[:2] == plain.lines[:2] and rest.lines == plain.lines[2:]
     assert not plain.nodes and not rest.nodes
@@ -150,12 +150,12 @@ def test_a_cpp_program_trains_to_the_same_bits_at_60_percent_of_its_peak(built: 
 
 @pytest.mark.parametrize(("first", "then"), [("managed", "managed"), ("cpu", "managed")])
 def test_a_cpp_program_goes_on_where_another_stopped(built: Built, tmp_path: Path, first: str, then: str):
-    # The learning rate has fallen once where the file is saved, and falls again before the last epoch.
+    # """The learning rate has fallen once when the file is saved, and falls again before the last epoch."""
     tight, saved = "sim:1x6MiB,host:1GiB", str(tmp_path / "saved.pt")
     whole = built.train("--epochs", "6", nodes=tight)
     built.train("--device", first, "--epochs", "3", "--save", saved, nodes=tight)
     rest = built.train("--device", then, "--epochs", "6", "--load", saved, nodes=tight)
-    assert rest.lines == whole.lines[3:] and len(rest.lines) == 4  # three epochs and the hash
+    assert rest.lines == whole.lines[3:] and len(rest.lines) == 4  # Three epochs and the hash.
 
 
 def test_the_example_says_in_one_line_what_is_wrong(built: Built):
@@ -181,7 +181,7 @@ def hash_of(tensors: list[Tensor]) -> str:
 
 
 class Net(nn.Module):
-    """The example's, made in its order."""
+    """The example's modules, made in its order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class Net(nn.Module):
 
 
 class AdamW(torch.optim.Optimizer):
-    """As C++ writes its steps. Python's has rounded otherwise since it uses lerp."""
+    """The steps as C++ writes them. Python's have rounded otherwise since they use lerp."""
 
     def __init__(self, params: list[Tensor], lr: float, weight_decay: float) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
@@ -236,7 +236,7 @@ def test_a_cpp_program_has_the_bits_of_the_same_in_python(built: Built, device: 
     lines = []
     for epoch in range(1, 5):
         torch.manual_seed(epoch)
-        torch.randperm(512)  # C++'s RandomSampler draws one order when it is made, and one for the epoch
+        torch.randperm(512)  # C++'s RandomSampler draws one order at its construction, and one for the epoch.
         total = 0.0
         net.train()
         for part in torch.randperm(512).split(64):
@@ -245,7 +245,7 @@ def test_a_cpp_program_has_the_bits_of_the_same_in_python(built: Built, device: 
             loss.backward()
             optimizer.step()
             total += loss.item()
-        if epoch in (3, 5):  # C++'s StepLR of 2 falls when it is asked for the third time
+        if epoch in (3, 5):  # C++'s StepLR of 2 falls at its third step.
             optimizer.param_groups[0]["lr"] *= 0.5
         net.epochs.add_(1)
         net.eval()

@@ -1,4 +1,4 @@
-"""torch.managed against torch.cuda: the table covers every public name, and each entry is what it says."""
+"""torch.managed against torch.cuda: the table covers every public name, and each entry is true."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ managed = torch.managed  # type: ignore[attr-defined]
 def test_every_public_name_of_torch_cuda_is_in_the_table_once():
     public = set(torch.cuda.__all__)
     assert public - WORKS - set(REFUSED) - set(NOT_APPLICABLE) == set()
-    # Names of other versions of PyTorch may be here too; what is here stands in one place.
+    # The table may have names of other versions of PyTorch; each name stands in one place.
     assert (
         not WORKS & set(REFUSED)
         and not WORKS & set(NOT_APPLICABLE)
@@ -157,7 +157,7 @@ def test_types_say_what_they_are():
 
 
 def test_a_type_takes_what_its_counterpart_on_the_cpu_takes():
-    """Sizes in each form, values in each form, and in the same words what is neither."""
+    """Sizes in each form, values in each form, and the CPU's error message for anything else."""
     two, three = torch.tensor(2), numpy.int64(3)
     sizes: list[tuple[Any, ...]] = [(), (2, 3), (three,), (three, 2), (two, 3), (torch.Size([2, 3]),)]
     values = [[1, 2], (1.5, 2), range(3), numpy.ones((2, 3)), [[True], [False]], [torch.ones(1).squeeze()]]

@@ -1,4 +1,4 @@
-"""The device's shell: streams, events, generators, Module.to, pinned memory, addresses, backward threads."""
+"""The device's interface: streams, events, generators, Module.to, pinned memory, addresses, threads."""
 
 from __future__ import annotations
 

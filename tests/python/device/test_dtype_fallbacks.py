@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 WIDE = {torch.bool: torch.uint8, torch.float16: torch.float32, torch.bfloat16: torch.float32}
-# What stays as it is on the CPU, each with the reason.
+# Operators that stay as on the CPU, each with the reason.
 LEFT = {
     "abs": "bool: the identity; PyTorch's hot operators have one kernel for all dtypes",
     "nn_functional_softsign": "bool: by abs",
@@ -28,12 +28,12 @@ LEFT = {
 def cases() -> Iterator[Any]:
     for op in op_db:
         name = op.formatted_name
-        # PyTorch asks for the device's name before it takes a transform of halves; nansum of complex numbers
-        # has no wider dtype that the host knows; of polygamma the host has a kernel that the tables lack.
+        # PyTorch uses the device's name before it takes a transform of halves; nansum of complex numbers has
+        # no wider dtype that the host knows; of polygamma the host has a kernel that the tables lack.
         if name in LEFT or name.startswith(("fft_", "nansum", "nanmean", "polygamma")):
             continue
         for dtype in sorted(set(op.dtypesIfCUDA) - set(op.dtypes), key=str):
-            if dtype != torch.complex32:  # of which the host knows hardly anything
+            if dtype != torch.complex32:  # The host has hardly any kernel for complex32.
                 yield pytest.param(op, dtype, id=f"{name}-{dtype}".replace("torch.", ""))
 
 

@@ -1,4 +1,4 @@
-"""A forked child has no managed device: it is told so in one line, and nothing hangs."""
+"""A forked child has no managed device: it gets a one-line error, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_every_entry_refuses_in_one_line(run_python: RunProgram, nodes: str):
             assert "'spawn'" in line
 
 
-# Threads that hold the engine's locks, and those of what is charged, as often as can be.
+# Threads that hold the engine's locks, and those of the accounts, as often as possible.
 BUSY = """
 stop = False
 def work(seed):

@@ -1,4 +1,4 @@
-"""Copies and zeros: one operator where the host alone computes, and what they are on the CPU everywhere."""
+"""Copies and zeros: one operator where the host alone computes, and the CPU's results everywhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_copy_and_zeros_are_what_they_are_on_the_cpu(
 ):
     configure(nodes)
     plain, x = INPUTS[name](), INPUTS[name]().to("managed")
-    if name in ("a part", "transposed", "expanded"):  # to() makes them whole
+    if name in ("a part", "transposed", "expanded"):  # The copy by to() is whole.
         x = torch.as_strided(torch.arange(24.0).to("managed"), plain.size(), plain.stride(), 3)
         plain = torch.as_strided(torch.arange(24.0), plain.size(), plain.stride(), 3)
     if name in ("conjugate", "negative"):

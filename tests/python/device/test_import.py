@@ -1,4 +1,4 @@
-"""Importing the package: what it registers, what it refuses, and forks."""
+"""Importing the package: its registrations, its refusals, and forks."""
 
 import os
 from importlib.metadata import version

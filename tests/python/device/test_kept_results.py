@@ -1,4 +1,4 @@
-"""Kernels that return what they keep, as cached tables of positions are, or what has no memory."""
+"""Kernels that return a tensor that they keep, such as a cached table of positions, or one without memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Make = Callable[[Callable[[torch.Tensor], torch.Tensor]], Callable[[torch.Tensor
 
 @pytest.fixture
 def operator() -> Iterator[Make]:
-    """Makes an operator of a kernel for hosts."""
+    """Makes an operator from a kernel for hosts."""
     library = torch.library.Library("innkeeper_keeps", "DEF")
     library.define("op(Tensor x) -> Tensor")
 
@@ -46,7 +46,7 @@ def test_a_kept_tensor_outlives_all_results_of_it(
         assert results[-1].cpu().tolist() == TABLE
         results.pop()
         gc.collect()
-    other = [torch.full((1000,), 7) for _ in range(64)]  # would take the memory
+    other = [torch.full((1000,), 7) for _ in range(64)]  # Would take the memory.
     assert kept.tolist() == TABLE
     assert op(x).cpu().tolist() == TABLE
     del other

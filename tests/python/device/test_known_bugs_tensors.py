@@ -1,7 +1,7 @@
 """Bugs that users of other systems met, in tensors, copies and streams: each as a test that this one passes.
 
-Every test runs on simulated nodes too small for it, whose results stay hidden as long as they may. What
-concerns models is in test_known_bugs.py; docs/design/correctness.md has the table.
+Every test runs on simulated nodes too small for it, whose results stay hidden as long as possible. Tests of
+models are in test_known_bugs.py; docs/design/correctness.md has the table.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def test_a_resized_slice_leaves_its_siblings(squeeze: Squeeze):
     squeeze(256 * KiB)
     base = counting(1 << 15).to("managed")
     slices = list(base.split(1 << 13))
-    innkeeper.evict(slices[1])  # means the whole block, as all four share it
+    innkeeper.evict(slices[1])  # Evicts the whole block, which all four share.
     flood(512 * KiB)
     assert all(innkeeper.where(part) == innkeeper.where(base) for part in slices)
     assert all(same(part, counting(1 << 13, (1 << 13) * n)) for n, part in enumerate(slices))
-    # What sharded training does: a slice of its own storage is freed, and filled again.
+    # Sharded training does this: a slice of its own storage is freed, and filled again.
     shard = slices[2].clone()
     shard.untyped_storage().resize_(0)
     flood(512 * KiB)
@@ -49,7 +49,7 @@ def test_a_resized_slice_leaves_its_siblings(squeeze: Squeeze):
 
 
 def test_a_storage_that_is_resized_keeps_what_fits(squeeze: Squeeze):
-    """FSDP-like offloaders resize storages in place: what lies in the part that stays must stay."""
+    """FSDP-like offloaders resize storages in place: data in the part that stays must stay."""
     squeeze(192 * KiB)
     x = counting(1 << 14).to("managed")
     tail = x[100:200]
@@ -90,7 +90,7 @@ def test_an_output_that_is_an_input_is_not_given_another_shape():
         assert torch.sub(x, x, out=x) is x and x.item() == 0
 
 
-# From page-locked memory a card reads when it gets there, as CUDA says: that is its programs' to wait for.
+# From page-locked memory a GPU reads when it gets there, as CUDA says: that is its programs' to wait for.
 @pytest.mark.parametrize("pinned", [False, True] if KIND == "sim" else [False])
 def test_a_source_that_is_overwritten_in_flight(squeeze: Squeeze, pinned: bool):
     """1bit-MONSTER #2213, ninfer-3090 #44: a non-blocking copy reads its source after it was filled again."""
@@ -99,8 +99,10 @@ def test_a_source_that_is_overwritten_in_flight(squeeze: Squeeze, pinned: bool):
     arrived = []
     for n in range(16):
         buffer.copy_(counting(1 << 13, n))
-        arrived.append(buffer.to("managed", non_blocking=True))  # and the buffer is overwritten at once
-        arrived.append((torch.ones(1 << 13) * n).to("managed", non_blocking=True))  # and freed at once
+        # The buffer is overwritten at once.
+        arrived.append(buffer.to("managed", non_blocking=True))
+        # The source is freed at once.
+        arrived.append((torch.ones(1 << 13) * n).to("managed", non_blocking=True))
     buffer.fill_(-1)
     for n in range(16):
         assert same(arrived[2 * n], counting(1 << 13, n))
@@ -130,11 +132,11 @@ def test_memory_of_another_stream_is_not_reused_too_early(squeeze: Squeeze):
     results = []
     for n in range(12):
         x = counting(1 << 14, n).to("managed")
-        with torch.managed.stream(side):  # neither stream waits for the other, and nothing is recorded
+        with torch.managed.stream(side):  # Neither stream waits for the other, and no event is recorded.
             y = x * 3
             innkeeper.evict(x)
         del x
-        flood(128 * KiB, 2)  # takes the memory that x had
+        flood(128 * KiB, 2)  # Takes the memory that x had.
         results.append(y + 1)
     for n, result in enumerate(results):
         assert same(result, counting(1 << 14, n) * 3 + 1)
@@ -185,8 +187,10 @@ def test_an_operator_that_runs_out_of_room_does_not_write_twice(squeeze: Squeeze
 
 
 def test_too_large_an_operator_fails_at_once_with_the_numbers(squeeze: Squeeze):
-    """tensor-managed waits a second and runs on the CPU; others hang, or die with what they had: nothing is
-    lost.
+    """tensor-managed waits a second and runs on the CPU; other systems hang, or lose the data of their
+    device.
+
+    Here nothing is lost.
     """
     squeeze(128 * KiB)
     kept = [counting(1 << 13, n).to("managed") for n in range(8)]
@@ -256,7 +260,7 @@ def test_host_memory_is_not_rounded_to_powers_of_two(squeeze: Squeeze):
     """vLLM #58185, #56410, Helios #141: pinned buffers take 33 to 90 % more than the bytes in them."""
     squeeze(256 * KiB)
     before = innkeeper.stats()["nodes"]["host"]
-    xs = [counting((1 << 13) + 16).to("managed") for _ in range(20)]  # 32 KiB and a bit: 64 KiB if rounded
+    xs = [counting((1 << 13) + 16).to("managed") for _ in range(20)]  # 32 KiB and a bit: 64 KiB if rounded.
     for x in xs:
         innkeeper.evict(x)
     torch.managed.synchronize()
@@ -265,7 +269,7 @@ def test_host_memory_is_not_rounded_to_powers_of_two(squeeze: Squeeze):
 
 
 def test_dead_data_is_not_copied(squeeze: Squeeze):
-    """Relax #85: a swapper that knows pages but not tensors copies what nobody will read again."""
+    """Relax #85: a swapper that knows pages but not tensors copies data that no operator will read again."""
     squeeze(256 * KiB)
     live = counting(1 << 13).to("managed")
     innkeeper.evict(live)
@@ -298,7 +302,7 @@ def test_results_on_the_host_do_not_leak_out(squeeze: Squeeze):
 
 
 class Watch(TorchDispatchMode):
-    """Notes on which devices operators see tensors."""
+    """Records the devices on which operators see tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -313,7 +317,7 @@ class Watch(TorchDispatchMode):
 
 
 def test_a_dispatch_mode_sees_managed_tensors_alone(squeeze: Squeeze):
-    """Modes and wrapper subclasses that see what a backend does inside record its real tensors, and
+    """Modes and wrapper subclasses that see a backend's inner operators record its real tensors, and
     keep them.
     """
     squeeze(128 * KiB)

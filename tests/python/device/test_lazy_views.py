@@ -1,4 +1,4 @@
-"""Views that are conjugated or negated when they are read: to the bit, the signs of zeros included."""
+"""Views that PyTorch conjugates or negates at each read: bitwise equal, the signs of zeros included."""
 
 from __future__ import annotations
 

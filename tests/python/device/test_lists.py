@@ -39,7 +39,8 @@ def test_two_layers_pinned_to_two_cards(kind: type[torch.optim.Optimizer], how: 
             innkeeper.unpin(model[2])
         return [p.detach().cpu() for p in model.parameters()]
 
-    if how == {}:  # PyTorch chooses the implementation by device; on a CPU another
+    # PyTorch chooses the implementation by device, and another one on the CPU.
+    if how == {}:
         train("managed")
         return
     for ours, plain in zip(train("managed"), train("cpu"), strict=True):
@@ -79,7 +80,7 @@ def test_an_element_that_fits_nowhere_leaves_all_as_they_were(configure: Callabl
     innkeeper.manager().soft_placement = soft
     try:
         small = [torch.zeros(1000, device="managed") for _ in range(3)]
-        large = torch.empty(200_000 if soft else 20_000, device="managed")  # nobody has written it: no memory
+        large = torch.empty(200_000 if soft else 20_000, device="managed")  # Unwritten, so it has no memory.
         for _ in range(2):
             with pytest.raises(torch.OutOfMemoryError, match=r"element 3 .*nothing was written"):
                 torch._foreach_add_([*small, large], 1)
@@ -102,7 +103,7 @@ def test_an_element_that_fits_the_host_alone_is_computed_there(configure: Callab
 
 def test_a_pinned_element_that_fits_its_card_needs_no_other_room(configure: Callable[[str], None]):
     configure("sim:64KiB,host:8MiB")
-    x = torch.ones(12_000, device="managed")  # 47 of 64 KiB
+    x = torch.ones(12_000, device="managed")  # 47 of 64 KiB.
     innkeeper.pin(x, "sim:0")
     y = torch.ones(1000, device="managed")
     torch._foreach_add_([x, y], 1)

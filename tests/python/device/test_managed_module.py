@@ -129,7 +129,7 @@ class Concrete(Base):
 
 
 class Both(ManagedModule, Concrete, ABC):
-    """A managed base beside an abstract one, and no constructor of its own."""
+    """A managed base together with an abstract one, and no constructor of its own."""
 
 
 class Counting(type):
@@ -271,7 +271,7 @@ def test_containers_of_inputs_are_moved_and_the_caller_s_stay():
 
 
 class Sealed(dict):  # type: ignore[type-arg]
-    """As a configuration that nobody may change, with the error that its author liked."""
+    """Like an immutable configuration, with an error of its author's choice."""
 
     def __setitem__(self, key: object, value: object) -> None:
         raise KeyError("sealed")

@@ -145,7 +145,7 @@ def test_cuda_of_a_managed_tensor_stays_managed() -> None:
 
 
 def test_cuda_of_others_is_pytorch_s() -> None:
-    """It says what PyTorch says: of the arguments, that there is no CUDA, and with a card it copies."""
+    """It acts as PyTorch does: checks the arguments, reports that CUDA is absent, and copies with a GPU."""
     parameter = nn.Parameter(torch.ones(1))
     calls: list[Callable[[], object]] = [
         torch.ones(1).cuda,

@@ -110,7 +110,7 @@ def test_find_device_disperses():
         thread.start()
     for thread in threads:
         thread.join()
-    assert seen == {"sim:0", "sim:1"} or len(seen) == 1  # both looked before either had a home
+    assert seen == {"sim:0", "sim:1"} or len(seen) == 1  # Both threads looked before either had a home.
 
 
 def test_find_device_waits_for_pins_and_then_gives_the_host():
@@ -119,7 +119,7 @@ def test_find_device_waits_for_pins_and_then_gives_the_host():
     tensors = []
     for node in ("sim:0", "sim:1"):
         with innkeeper.on(node):
-            tensors.append(torch.ones(3 * MIB, device="managed"))  # 12 of 16 MiB
+            tensors.append(torch.ones(3 * MIB, device="managed"))  # 12 of 16 MiB.
         innkeeper.pin(tensors[-1], node)
     try:
         assert manager.find_device(MIB) in ("sim:0", "sim:1")
@@ -145,7 +145,7 @@ def test_send_brings_tensors_together():
     assert innkeeper.manager().send([x, linear], "sim:1") == "sim:1"
     before = innkeeper.stats()["bytes_fetched"]
     with innkeeper.resident(linear, "sim:1"):
-        assert innkeeper.stats()["bytes_fetched"] == before  # the weights were there or under way
+        assert innkeeper.stats()["bytes_fetched"] == before  # The weights were present or under way.
     assert innkeeper.manager().send([x]) in ("sim:0", "sim:1")
 
 
@@ -223,7 +223,7 @@ def test_samples_are_taken_every_so_many_operators(every: int):
 
 def test_manager_and_nodes_show_themselves():
     manager = innkeeper.manager()
-    torch.ones(1, device="managed")  # the device is in use
+    torch.ones(1, device="managed")  # The device is in use.
     assert repr(manager) == "<innkeeper.DeviceManager: sim:0 16.0 MiB, sim:1 16.0 MiB, host 1.0 GiB>"
     manager.set_budget("sim:0", 4 << 20)
     shown = [repr(node) for node in manager.nodes.values()]

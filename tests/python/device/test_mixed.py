@@ -1,4 +1,4 @@
-"""CPU tensors beside managed ones: operators move them, and the bits are those of moving by hand."""
+"""CPU tensors together with managed ones: operators move them, and the bits are those of moving by hand."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_cpu_tensor_that_is_written_stays_on_the_cpu():
 
 @torch.inference_mode()
 def test_so_it_is_for_who_calls_operators_without_autograd():
-    """There nothing above the kernels gives back the operand that was written."""
+    """Without autograd nothing above the kernels returns the operand that was written."""
     x = torch.zeros(3)
     two, places = torch.full((3,), 2.0, device=M), torch.arange(3)
     for call in (
@@ -305,14 +305,14 @@ def test_attention_without_a_mask(causal: bool):
     assert torch.equal(found.cpu(), expected)
 
 
-# What is said, and the setting.
+# Messages, and the setting.
 
 
 def test_each_place_is_told_once_with_its_bytes(capfd: pytest.CaptureFixture[str]):
-    torch.managed.empty_cache()  # of copies of X and Y
+    torch.managed.empty_cache()  # Drops copies of X and Y.
     innkeeper.manager().reset_stats()
     for _ in range(3):
-        X.to(M) + Y  # this line
+        X.to(M) + Y  # The message names this line.
     X.to(M) * SQUARE
     said = capfd.readouterr().err.splitlines()
     assert len(said) == 2

@@ -1,4 +1,4 @@
-"""CPU tensors beside managed ones in autocast, tracing, torch.func, checkpoints, hooks and threads."""
+"""CPU tensors together with managed ones in autocast, tracing, torch.func, checkpoints, hooks and threads."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_torch_func_gives_what_it_gives_on_the_cpu(case: str) -> None:
 
 
 class Product(torch.autograd.Function):
-    """A function whose gradients are where its operands' product is."""
+    """A function whose gradients are on the device of its operands' product."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:

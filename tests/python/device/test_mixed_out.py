@@ -14,7 +14,7 @@ Call = Callable[..., Tensor]
 LINALG = torch.linalg
 ONES = torch.ones(3, dtype=torch.long)
 
-# What is called, and the shape and type of its result.
+# Called function, and the shape and type of its result.
 CALLS: dict[str, tuple[Call, tuple[int, ...], torch.dtype]] = {
     "diff": (torch.diff, (3, 2), torch.float32),
     "inner": (lambda x, out: torch.inner(x, x, out=out), (3, 3), torch.float32),

@@ -1,4 +1,4 @@
-"""CPU tensors that operators move: what does not change is moved once, and what does is moved again."""
+"""CPU tensors that operators move: an unchanged tensor is moved once, a changed one is moved again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ M = "managed"
 
 
 def moved() -> int:
-    """Bytes moved since the last question."""
+    """Bytes moved since the last call."""
     found = innkeeper.stats()["moved_from_cpu"]
     innkeeper.manager().reset_stats()
     return found
@@ -24,7 +24,7 @@ def moved() -> int:
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    """No copies of other tests, and counters at zero."""
+    """Drops copies of other tests, and resets counters."""
     torch.managed.empty_cache()
     moved()
 
@@ -34,7 +34,7 @@ def test_what_does_not_change_is_moved_once() -> None:
     for n in range(10):
         assert torch.equal((x * n + mask).cpu(), torch.arange(8.0) + n)
     assert moved() == 32
-    half = [(x[:4] + mask[4:]).cpu() for _ in range(3)]  # a new view each time
+    half = [(x[:4] + mask[4:]).cpu() for _ in range(3)]  # A new view each time.
     assert torch.equal(half[2], torch.arange(4.0, 8.0) + 1) and moved() == 16
 
 
@@ -92,7 +92,7 @@ def test_many_tensors_leave_little(configure: Callable[[str], None]) -> None:
     used = sum(node["resident"] for node in innkeeper.stats()["nodes"].values())
     assert used <= (1 << 20) + (1 << 16)
     del alive, each, x
-    configure("sim:1x1MiB,host:16MiB")  # refused while managed memory is alive
+    configure("sim:1x1MiB,host:16MiB")  # Refused while managed memory is alive.
     torch.ones(1, device=M) + torch.ones(4)
     configure("sim:1x1MiB,host:15MiB")
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import torch
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of prototypes
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # Warnings of prototypes.
 LAYOUTS = {"strided": torch.strided, "jagged": torch.jagged}
 
 
@@ -58,7 +58,7 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 CASES = [(layout, name) for layout in LAYOUTS for name in OPERATORS]
-CASES.remove(("jagged", "product"))  # which the CPU refuses
+CASES.remove(("jagged", "product"))  # The CPU refuses it.
 
 
 @pytest.mark.parametrize(("layout", "name"), CASES)
@@ -74,7 +74,7 @@ def test_it_goes_to_the_device_and_back():
     assert back.device.type == "cpu"
     for a, b in zip(back.unbind(), rows(3, 5, 2), strict=True):
         assert torch.equal(a, b)
-    there.unbind()[1].zero_()  # a part is a view
+    there.unbind()[1].zero_()  # A part is a view.
     assert there.cpu().unbind()[1].abs().sum() == 0
     innkeeper.evict(there.unbind()[0])
     assert torch.equal(there.cpu().unbind()[0], rows(3, 5, 2)[0])
@@ -131,11 +131,11 @@ def test_an_encoder_trains_with_a_padding_mask():
 
 
 def copies(x: Tensor, folder: Path) -> dict[str, Tensor]:
-    """The same tensor by other ways."""
+    """The same tensor obtained in other ways."""
     torch.save(x, folder / "x.pt")
     torch.save(x.cpu(), folder / "on_cpu.pt")
     sizes = x._nested_tensor_size(), x._nested_tensor_strides(), x._nested_tensor_storage_offsets()
-    assert {part.device.type for part in sizes} == {"cpu"}  # as on CUDA
+    assert {part.device.type for part in sizes} == {"cpu"}  # The same as on CUDA.
     return {
         "copy": copy.copy(x),
         "pickle": pickle.loads(pickle.dumps(x)),

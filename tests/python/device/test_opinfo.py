@@ -23,7 +23,7 @@ DTYPES = (
     "float16", "bfloat16", "float64", "complex32", "complex64", "complex128",
     "bool", "uint8", "int8", "int16", "int32", "int64",
 )  # fmt: skip
-FULL: dict[str, tuple[str, tuple[str, ...]]] = {  # name: INNKEEPER_STRESS, the script's options
+FULL: dict[str, tuple[str, tuple[str, ...]]] = {  # Name: INNKEEPER_STRESS, the script's options.
     "float32": ("", ("--dtype", "float32")),
     "float32, evicted after each operator": ("evict", ("--dtype", "float32", "--samples", "2")),
     "float32, read operands hashed": ("hash", ("--dtype", "float32", "--samples", "2")),
@@ -36,7 +36,7 @@ def known() -> set[str]:
 
 
 def compare(run_python: RunProgram, *options: str, stress: str = "") -> int:
-    """Runs the script and looks at its failures; returns how many cases it tried."""
+    """Runs the script and checks its failures; returns the number of cases tried."""
     settings = {"INNKEEPER_SIM": "late", "INNKEEPER_STRESS": stress}
     nodes = "sim:1x64MiB,host:1GiB"
     done = run_python(SCRIPT, "--exact", *options, nodes=nodes, timeout=3600, **settings)

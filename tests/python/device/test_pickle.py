@@ -1,6 +1,6 @@
 """Pickling, copying and saving managed tensors, modules and optimizers: as on the CPU, sharing included.
 
-Each is done under pressure: the other tensors of the test do not fit beside it.
+Each runs under pressure: the test's other tensors do not fit at the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pickled(protocol: int) -> Way:
 
 
 def python_pickled(x: Any) -> Any:
-    """By pickle's Python implementation, which has its own way through the registries."""
+    """Uses pickle's Python implementation, which has its own way through the registries."""
     return pickle._loads(pickle._dumps(x))
 
 
@@ -96,7 +96,7 @@ def values() -> Tensor:
 
 
 def assert_same(a: Tensor, b: Tensor) -> None:
-    """`a` is `b` on the managed device: values, geometry, kind."""
+    """Checks that `a` is `b` on the managed device: values, geometry, kind."""
     assert a.device == torch.device("managed:0") and type(a) is type(b) and a.requires_grad == b.requires_grad
     assert (a.dtype, a.shape, a.layout) == (b.dtype, b.shape, b.layout)
     if a.layout == torch.strided:
@@ -111,19 +111,19 @@ def test_a_tensor_is_what_it_is_on_the_cpu(make: Callable[[Tensor], Tensor], way
     x = make(values().to("managed"))
     try:
         expected = way(make(values()))
-    except NotImplementedError:  # PyTorch has no deep copy of compressed sparse tensors on the CPU
+    except NotImplementedError:  # PyTorch has no deep copy of compressed sparse tensors on the CPU.
         expected = make(values())
     squeeze(64 * KiB)
     flood(128 * KiB)
     assert_same(way(x), expected)
     assert getattr(way(x), "note", None) == getattr(expected, "note", None)
     flood(128 * KiB)
-    torch._utils._validate_loaded_sparse_tensors()  # till then what was unpickled is kept
+    torch._utils._validate_loaded_sparse_tensors()  # Frees the unpickled tensors, which are kept until then.
 
 
 @by_every_way
 def test_views_share_what_they_share_on_the_cpu(way: Way):
-    """pickle alone takes each tensor's storage again; all else keeps them together."""
+    """pickle alone restores storages separately; all other ways keep shared storages together."""
     outcomes = []
     for device in ("cpu", "managed"):
         base = torch.arange(8.0).to(device)
@@ -157,7 +157,7 @@ def test_a_model_and_its_optimizer_go_on_training(way: Way, squeeze: Squeeze):
     plain, plain_optimizer = trained("cpu")
     squeeze(128 * KiB)
     state, its_state = way(model.state_dict()), way(optimizer.state_dict())
-    if way in (saved, saved_before_1_6):  # weights alone
+    if way in (saved, saved_before_1_6):  # Weights alone.
         twin, twin_optimizer = trained("managed")
     else:
         twin, twin_optimizer = way((model, optimizer))
@@ -217,7 +217,7 @@ def test_storages_are_copied_and_written():
     twin = copy.deepcopy(storage)
     assert twin.device.type == "managed" and bytes(twin[:16]) == bytes(values().untyped_storage()[:16])
     assert pickle.loads(pickle.dumps(x.storage())).tolist() == values().flatten().tolist()
-    part = storage[4:8]  # shares the memory
+    part = storage[4:8]  # Shares the memory.
     part.fill_(0)
     assert x[0, :3].tolist() == [0, 0, 2]
     with pytest.raises(RuntimeError, match="not resizable"):

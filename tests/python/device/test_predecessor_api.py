@@ -1,4 +1,4 @@
-"""What the predecessor's description says: automatic allocation, transparent moves, moves by memory."""
+"""Promises of the predecessor's description: automatic allocation, transparent moves, moves by memory."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def test_transparently_moves_tensors_from_the_cpu_to_the_gpu_and_back():
     x = torch.randn(2, 3)
     y = ManagedTensor.wrap(x)
     assert torch.equal(y.cpu(), x)
-    innkeeper.evict(y)  # to host memory
+    innkeeper.evict(y)  # Moves it to host memory.
     assert innkeeper.where(y) == ["host"]
-    assert torch.equal((y + y).cpu(), x + x)  # and back, for the sum
+    assert torch.equal((y + y).cpu(), x + x)  # The sum moves it back.
     assert innkeeper.where(y)[0].startswith("sim:")
 
 
 def test_moves_tensors_according_to_memory_availability():
     with innkeeper.on("sim:0"):
-        tensors = [torch.full((MIB,), float(n), device="managed") for n in range(8)]  # 32 of 16 MiB
+        tensors = [torch.full((MIB,), float(n), device="managed") for n in range(8)]  # 32 of 16 MiB.
     places = {innkeeper.where(tensor)[0] for tensor in tensors}
     assert "host" in places and places != {"host"}
     assert [tensor[0].item() for tensor in tensors] == [float(n) for n in range(8)]
@@ -47,7 +47,7 @@ def test_the_class_has_the_api_of_torch_tensor_and_the_manager_is_shared():
 
 
 def test_different_device_tensors():
-    # x on one device and y on another: the sum is where y is, and x is moved there.
+    # """x on one device and y on another: the sum is at y's device, and x is moved there."""
     with innkeeper.on("sim:0"):
         x = torch.randn(2, 3, device="managed")
     with innkeeper.on("sim:1"):

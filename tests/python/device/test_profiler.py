@@ -1,4 +1,4 @@
-"""PyTorch's profiler shows the engine's copies beside the operators that asked for them."""
+"""PyTorch's profiler shows the engine's copies together with the operators that caused them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_copies_are_events_under_the_operators_that_wait_for_them(
     configure: Callable[[str], None], nodes: str
 ):
     configure(nodes)
-    kept = [torch.full((1 << 18,), float(i), device="managed") for i in range(12)]  # of 1 MiB each
+    kept = [torch.full((1 << 18,), float(i), device="managed") for i in range(12)]  # Each has 1 MiB.
     innkeeper.manager().reset_stats()
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         for x in kept:

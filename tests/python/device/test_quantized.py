@@ -1,4 +1,4 @@
-"""Quantized tensors and models on the managed device: the CPU's bits, moved and evicted as any others."""
+"""Quantized tensors and models on the managed device: the CPU's bits, moved and evicted like any others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where PyTorch chooses a kernel or a formula by the device, managed chooses as the device behind it."""
+"""Where PyTorch chooses a kernel or a formula by device, managed chooses like the device it computes on."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def trained(device: str, name: str, **options: Any) -> list[Tensor]:
 
 
 def allow_capturable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the CPU too, for the comparison."""
+    """Runs it on the CPU too, for the comparison."""
     module = importlib.import_module(f"torch.optim.{name.removesuffix('W').lower()}")
     assert "managed" in module._get_capturable_supported_devices()
     monkeypatch.setattr(module, "_get_capturable_supported_devices", lambda *_, **__: ["managed", "cpu"])

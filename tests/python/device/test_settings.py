@@ -1,4 +1,4 @@
-"""Bad settings: each gets one clear line and a non-zero exit."""
+"""Bad settings: each gives one clear line and a non-zero exit status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ for nodes in sys.argv[1:]:
         sys.exit(f"{nodes} was accepted")
 """
 
-# The setting, and what the message must name.
+# The setting, and the words that the message must contain.
 BAD = {
     "unknown node": ("gpu:64MiB", "gpu"),
     "budget of 0": ("sim:1x0MiB,host:1GiB", "0"),
@@ -114,7 +114,7 @@ except ValueError:
 
 
 def test_a_setting_that_is_almost_right_is_named(run_python: RunProgram, monkeypatch: pytest.MonkeyPatch):
-    """Once. Each heading of the page: a setting that is known, and one short of a letter."""
+    """Warns once. Cases: each heading of the page, a known setting, with its last letter removed."""
     names = re.findall(r"INNKEEPER_\w+", " ".join(re.findall(r"^## .*", SETTINGS.read_text(), re.MULTILINE)))
     assert len(names) > 8
     for name in names:

@@ -209,7 +209,7 @@ def test_reducing_product_has_the_cpus_gradients(reduction: str, needs_grad: str
 
 
 def in_place(x: Tensor, other: Tensor) -> list[Tensor]:
-    """Writes a sparse tensor in all the ways that keep or change its parts; a clone after each."""
+    """Writes a sparse tensor in all the ways that keep or change its parts; clones it after each."""
     seen = []
     for write in (
         lambda: x.mul_(2),
@@ -261,7 +261,7 @@ def test_sparse_embedding_trains_to_the_cpus_bits(kind: str):
         words = torch.randint(0, 40, (5, 30), generator=torch.Generator().manual_seed(1))
         for row in words.to(device):
             optimizer.zero_grad()
-            for half in row.view(2, -1):  # the second gradient is added to the first
+            for half in row.view(2, -1):  # The second gradient is added to the first.
                 table(half).pow(2).sum().backward()
             assert table.weight.grad is not None
             assert table.weight.grad.is_sparse
@@ -300,7 +300,7 @@ def test_nothing_is_left_behind(layout: torch.layout):
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "add_", "mul_", "add out"])
 def test_one_tensor_as_both_operands(layout: torch.layout, name: str):
-    """Kernels ask whether their operands are one tensor, and go other ways then."""
+    """Kernels test whether their operands are one tensor, and take other paths then."""
 
     def run(device: str) -> Tensor | None:
         x = to_layout(matrix().to(device), layout)

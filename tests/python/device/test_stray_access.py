@@ -1,4 +1,4 @@
-"""Who follows a managed tensor's data pointer is told what to write; the process ends as it would have."""
+"""A program that follows a managed tensor's data pointer gets advice; it ends as without Innkeeper."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_signal_that_somebody_sent_ends_as_before(run_python: RunProgram):
 
 
 def test_a_handler_that_a_program_has_set_is_asked_after(run_python: RunProgram):
-    """Python's notes the signal, and calls the program's own."""
+    """Python's handler notes the signal, and calls the program's own."""
     program = """
 import os, signal, ctypes, torch, innkeeper
 def mine(number, frame):

@@ -13,7 +13,7 @@ EPS = 1e-5
 def parts_normed(
     parts: list[Tensor], norm: nn.Module, gradients: list[Tensor]
 ) -> tuple[list[Tensor], list[Tensor], Tensor, Tensor]:
-    """As SyncBatchNorm does: outputs and gradients of each part, gradients of weight and bias."""
+    """Acts as SyncBatchNorm: outputs and gradients of each part, gradients of weight and bias."""
     counts = torch.tensor([x.numel() / x.size(1) for x in parts], device="managed")
     means, invstds = zip(*(torch.batch_norm_stats(x, EPS) for x in parts), strict=True)
     mean, invstd = torch.batch_norm_gather_stats_with_counts(
@@ -60,7 +60,7 @@ def test_parts_of_a_batch_are_normed_as_the_whole(shape: tuple[int, ...], dtype:
         leaf = whole.clone().requires_grad_()
         expected = norm(leaf)
         (expected * gradient).sum().backward()
-    parts = [part.clone() for part in whole.to("managed").split([2, 4])]  # of different sizes
+    parts = [part.clone() for part in whole.to("managed").split([2, 4])]  # Parts of different sizes.
     outputs, inputs, of_weight, of_bias = parts_normed(
         parts, mine, [part.clone() for part in gradient.to("managed").split([2, 4])]
     )

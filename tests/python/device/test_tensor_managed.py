@@ -19,7 +19,7 @@ mt, dm = tensor_managed.ManagedTensor, tensor_managed.device_manager
 
 @pytest.fixture
 def settings() -> Iterator[None]:
-    """The manager's settings as they were, afterwards."""
+    """Restores the manager's settings afterwards."""
     manager = innkeeper.manager()
     before = manager.retry_limit, manager.wait_time
     yield
@@ -237,7 +237,7 @@ print(managed is tensor_managed, managed.ManagedTensor([1.0]).cuda().device)
 
 
 def test_the_package_is_not_loaded_unless_it_is_asked_for(scripts: Scripts, tmp_path: Path) -> None:
-    """CUDA's rule stands for all other programs."""
+    """CUDA's rule holds for all other programs."""
     code = """
 import torch
 try:

@@ -23,7 +23,7 @@ Configure = Callable[[str], None]
 
 
 class InParts(nn.Module):
-    """What data parallelism over ``count`` nodes computes, on the CPU, and without threads.
+    """Result of data parallelism over ``count`` nodes, computed on the CPU, and without threads.
 
     Each part has leaves of its own, so that the gradients can be added in the order of the parts.
     """
@@ -81,7 +81,7 @@ def test_trains_to_the_bits_of_the_parts_one_after_another(configure: Configure,
     make, batch = MODELS[which]
     torch.manual_seed(0)
     plain = make()
-    inputs, target = batch(11), torch.randn(11, 8)  # the last part is smaller
+    inputs, target = batch(11), torch.randn(11, 8)  # The last part is smaller.
     managed = copy.deepcopy(plain)
     expected = steps(InParts(plain, nodes), inputs, target)
 
@@ -97,7 +97,7 @@ def test_trains_to_the_bits_of_the_parts_one_after_another(configure: Configure,
     assert min(peaks) > max(peaks) // 4, f"a node did nothing: {peaks}"
     del model, managed
 
-    # And in half of what that took.
+    # The same in half of that memory.
     configure(f"sim:{nodes}x{max(peaks) // 2}B,host:256MiB")
     torch.manual_seed(0)
     again = make()
@@ -120,7 +120,8 @@ def test_replicas_compute_with_the_callers_threads():
 
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    other = threading.Thread(target=torch.set_num_threads, args=(1,))  # as a DataLoader that pins memory does
+    # A DataLoader that pins memory does the same.
+    other = threading.Thread(target=torch.set_num_threads, args=(1,))
     other.start()
     other.join()
     innkeeper.DataParallel(Look(4, 4))(torch.ones(8, 4))
@@ -143,7 +144,7 @@ def test_each_replica_computes_at_its_node():
 
     model = nn.DataParallel(Look().to("managed"))
     x = torch.arange(4.0).repeat_interleave(256).view(4, 256)
-    for _ in range(3):  # the weights' owner is sim:0
+    for _ in range(3):  # The weights' owner is sim:0.
         y = model(x)
         assert seen == {0: ["sim:0"], 2: ["sim:1"]}
         assert innkeeper.where(y) == ["sim:0"]
@@ -155,7 +156,7 @@ def test_a_model_that_is_wrapped_before_it_is_moved():
     model = nn.DataParallel(nn.Linear(4, 2))
     x = torch.randn(6, 4)
     expected = model(x)
-    assert expected.device.type == "cpu"  # as without an accelerator
+    assert expected.device.type == "cpu"  # The same as without an accelerator.
     model.to("managed")
     assert same(model(x), expected)
     assert list(model.state_dict()) == ["module.weight", "module.bias"]
@@ -210,7 +211,7 @@ def test_batches_smaller_than_the_nodes(configure: Configure):
         x = torch.randn(rows, 4)
         assert same(model(x), torch.cat([linear(part) for part in x.chunk(4)]))
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        model()  # one replica, as without data parallelism
+        model()  # One replica, as without data parallelism.
     del model
 
 
@@ -342,7 +343,7 @@ def test_a_model_that_draws_nothing_draws_nothing():
     torch.manual_seed(5)
     expected = torch.rand(3, device="managed")
     torch.manual_seed(5)
-    innkeeper.DataParallel(nn.Linear(4, 2).to("managed")).eval()  # its weights were drawn on the CPU
+    innkeeper.DataParallel(nn.Linear(4, 2).to("managed")).eval()  # Its weights were drawn on the CPU.
     torch.manual_seed(5)
     innkeeper.DataParallel(nn.Identity().to("managed"))(torch.ones(4, 4))
     assert same(torch.rand(3, device="managed"), expected.cpu())

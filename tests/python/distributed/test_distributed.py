@@ -1,4 +1,4 @@
-"""torch.distributed with managed tensors, under torchrun: as Gloo with CPU tensors, to the bit."""
+"""torch.distributed with managed tensors, under torchrun: bitwise equal to Gloo with CPU tensors."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ print(ones.sum().item())
 
 
 def test_sparse_tensors_are_summed(torchrun: Torchrun):
-    """They were left as they were: the operators' fallback lent a copy for the call, which Gloo outlives."""
+    """They stayed unchanged: the operators' fallback lent a copy for the call, which Gloo outlives."""
     assert torchrun.found("sparse") == torchrun.found("sparse", device="cpu", backend="gloo")
 
 
 def test_only_threads_that_call_drop_tensors_of_collectives(run_python: RunProgram):
-    # A Gloo thread that drops what Python owns while the interpreter ends is the end of the process.
+    # A Gloo thread that drops an object of Python's while the interpreter ends would end the process.
     script = """
 import threading, weakref, torch, innkeeper, torch.distributed as dist
 dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
@@ -169,7 +169,7 @@ def test_replicas_draw_the_same_and_shards_their_own(run_program: RunProgram, tm
     preload = ["-m", "innkeeper"] if way == "cuda" else []
     done = run_program(python, *preload, *rest, str(script), way, OMP_NUM_THREADS="1")
     lines = [line for line in done.stdout.splitlines() if line.startswith("found")]
-    # Whether both processes draw the same, whether twice the same, whether the same after a seed.
+    # """Whether both processes draw the same, whether the same twice, and whether the same after a seed."""
     seeded, goes_on = "found {} False True", "found {} False False"
     replicas = [*[seeded.format(True)] * 3, goes_on.format(True), "found True"]
     shards = [*[seeded.format(False)] * 3, goes_on.format(False), "found True"]

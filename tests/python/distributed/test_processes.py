@@ -35,7 +35,7 @@ def strategy(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def answer(questions: Any, answers: Any, greeting: Tensor) -> None:
-    """A process that doubles what it is sent, in place, and says what it has then."""
+    """A process that doubles received tensors in place, and returns their values."""
     warnings.simplefilter("ignore")
     answers.put(greeting)
     while (tensors := questions.get()) is not None:
@@ -49,7 +49,7 @@ def things_to_send() -> list[Tensor]:
     x = torch.arange(6.0, device="managed")
     return [
         x,
-        x[2:4],  # shares x's storage
+        x[2:4],  # Shares x's storage.
         nn.Parameter(torch.ones(2, 3, device="managed").t()),
         torch.empty(0, 3, device="managed"),
         torch.ones(3, device="managed", dtype=torch.bfloat16)[1:],
@@ -79,14 +79,14 @@ def test_a_queue_carries_copies_that_share_among_themselves(context: Any, strate
     assert [x.device.type for x in got] == [x.device.type for x in sent]
     assert [type(x) for x in got] == [type(x) for x in sent]
     assert [x.layout for x in got] == [x.layout for x in sent]
-    assert got[0].tolist() == [0, 2, 8, 12, 8, 10] and got[1].tolist() == [8, 12]  # x[2:4] was doubled twice
+    assert got[0].tolist() == [0, 2, 8, 12, 8, 10] and got[1].tolist() == [8, 12]  # x[2:4] was doubled twice.
     assert got[2].tolist() == [[2, 2]] * 3 and got[2].stride() == sent[2].stride() and got[2].requires_grad
     assert (
         got[3].shape == (0, 3)
         and got[4].tolist() == [2, 2]
         and got[6].to_dense().tolist() == [[2, 0], [0, 2]]
     )
-    assert sent[0].tolist() == [0, 1, 2, 3, 4, 5]  # the sender's are its own
+    assert sent[0].tolist() == [0, 1, 2, 3, 4, 5]  # The sender's tensors are its own.
     got[0].zero_()
     assert got[1].tolist() == [0, 0]
 
@@ -212,7 +212,7 @@ def test_from_dlpack_shares_the_memory(squeeze: Squeeze):
     del x, part
     gc.collect()
     flood(64 * KiB)
-    assert y.tolist() == expected  # it keeps the memory
+    assert y.tolist() == expected  # The new tensor keeps the memory.
 
 
 def test_from_dlpack_copies_where_it_must():

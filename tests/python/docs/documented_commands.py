@@ -1,4 +1,4 @@
-"""How each command that a document names is tried by test_commands.py: a line for each."""
+"""The way in which test_commands.py tries each command that a document names: a line for each."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Elsewhere(NamedTuple):
-    """What runs it: a test, as FILE::NAME, or a part of a line of a script in tools."""
+    """The test that runs it, as FILE::NAME, or a part of a line of a script in tools."""
 
     place: str
 
 
 class Short(NamedTuple):
-    """What is run in its place, and a part of what that prints."""
+    """A shorter command that runs in its place, and a part of its output."""
 
     command: str
     says: str = ""

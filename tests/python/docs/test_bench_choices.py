@@ -1,4 +1,4 @@
-"""What benchmarks say of a choice that names nothing."""
+"""Messages of benchmarks about a choice that names nothing."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PROGRAMS = (
     r"|\.venv/bin/\w|build/\S+/(?:tests_one|\w+_(?:test|bench))|innkeeper (?:-|[a-z]+(?: |$))|man |id=\$\("
 )
 COMMAND = re.compile(rf'^(?:[A-Z_]+=(?:\$\([^)]*\)|"[^"]*"|\S*) )*(?:{PROGRAMS})')
-MENTIONS = re.compile(r"^tools/[\w.]+$")  # a file, unless it can be run
+MENTIONS = re.compile(r"^tools/[\w.]+$")  # A file, unless it can be run.
 
 
 def is_command(text: str) -> bool:
@@ -56,7 +56,7 @@ def in_docstring(text: str) -> set[str]:
 
 
 def named() -> dict[str, str]:
-    """Command -> a file that names it."""
+    """Files by the commands that they name."""
     found: dict[str, str] = {}
 
     def note(path: Path, commands: set[str]) -> None:
@@ -116,13 +116,13 @@ def test_what_is_tried_elsewhere_is(place: str) -> None:
 
 
 class Shell:
-    """A shell with what set-up installed in its PATH; three idle fake GPUs; no file of a user is touched."""
+    """A shell with set-up's programs in its PATH; three idle fake GPUs; no file of a user is touched."""
 
     def __init__(self, run_program: RunProgram, env: dict[str, str]) -> None:
         self.run_program, self.env = run_program, env
 
     def __call__(self, command: str, cwd: Path = ROOT, **variables: str) -> tuple[int, str]:
-        """The status with which a command ended, and what it printed, errors too."""
+        """Exit status of a command, and its output, errors too."""
         words = ("bash", "-euo", "pipefail", "-c", f"exec 2>&1\n{command}")
         done = self.run_program(*words, cwd=cwd, env=self.env | variables, timeout=1200)
         return done.returncode, done.stdout
@@ -143,7 +143,7 @@ def shell(run_program: RunProgram, machine: FakeMachine, tmp_path: Path) -> Shel
     return Shell(run_program, given)
 
 
-RUN: dict[str, str] = {}  # what is run, and a part of what it prints
+RUN: dict[str, str] = {}  # Commands to run, each with a part of its output.
 for name, how in TRIED.items():
     if isinstance(how, Short):
         RUN[how.command or name] = how.says or RUN.get(how.command or name, "")
@@ -160,7 +160,7 @@ FETCHES = re.compile(r"make setup|make check-torch|pip install|--install")
 def test_command(shell: Shell, command: str) -> None:
     if TESTS in command and not (ROOT / TESTS.split()[0]).exists():
         pytest.skip("core's tests are not built: make check")
-    # For whom root becomes, `make fresh` needs a directory that others may enter.
+    # `make fresh` runs as another user than root, and needs a directory that other users may enter.
     status, said = shell(command, **({"TMPDIR": "/var/tmp"} if command.startswith("make fresh") else {}))
     if status != 0 and re.search(r"No matching distribution|Could not fetch|Connection", said):
         pytest.skip("pip reaches no index from here")
@@ -170,7 +170,7 @@ def test_command(shell: Shell, command: str) -> None:
 
 @pytest.fixture
 def small_checkout(tmp_path: Path) -> Path:
-    """What `make format` and `make clean` need of the repository, where they change nothing of ours."""
+    """A copy of the files that `make format` and `make clean` need, so that the repository is unchanged."""
     folder = tmp_path / "checkout"
     shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Makefile", "pyproject.toml", ".clang-format"):

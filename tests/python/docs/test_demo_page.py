@@ -1,4 +1,4 @@
-"""The demo, small, and its page in a real browser: all of it can be read, on a phone and in the dark, too."""
+"""The demo, small, and its page in a real browser: all of it is readable, on a phone and in the dark, too."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from selenium.webdriver import Chrome
 __all__ = ["browser"]
 
 WIDTHS = (360, 390, 768, 1280)
-PAPER = 718  # CSS pixels of an A4 page between its margins
+PAPER = 718  # CSS pixels of an A4 page between its margins.
 
 
-# Three steps, too few for the demo's own check of the loss. The second page is of runs that differ.
+# Three steps, too few for the demo's own check of the loss. The second page shows runs that differ.
 THREE_GPUS = """
 import sys
 sys.path.insert(0, "examples")
@@ -33,7 +33,7 @@ with open(sys.argv[1], "w") as file:
 
 
 class Demo(NamedTuple):
-    """What a run of the demo printed, and the page that it wrote."""
+    """Output of a run of the demo, and the page that it wrote."""
 
     out: str
     path: Path
@@ -61,7 +61,7 @@ def three_gpus(run_python: RunProgram, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def wrong(browser: Chrome) -> Callable[..., list[str]]:
-    """What is wrong with a page as a browser shows it; what its console says included."""
+    """Faults of a page as a browser shows it; messages of its console included."""
 
     def look(page: Path, width: int, **options: bool) -> list[str]:
         show(browser, page, width, **options)
@@ -77,7 +77,7 @@ def test_the_demo_prints_a_table_and_writes_a_page(demo: Demo):
 
 
 def test_the_pages_numbers_are_the_runs(demo: Demo):
-    """What the terminal's table says, the page says: both are made of the same rows."""
+    """The page shows the terminal's table: both are made of the same rows."""
     cells = [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", demo.page)]
     printed = [re.findall(r"[^\s│]+", line) for line in demo.out.splitlines() if line.startswith("│")]
     for row in filter(None, cells):
@@ -101,7 +101,7 @@ def test_nothing_is_cut_off(demo: Demo, wrong: Callable[..., list[str]], width: 
 
 
 def test_nothing_is_cut_off_on_paper(demo: Demo, wrong: Callable[..., list[str]]):
-    """By a browser in the dark, too: paper is white."""
+    """Printed by a browser in dark mode, too: paper is white."""
     assert wrong(demo.path, PAPER, paper=True, dark=True) == []
 
 

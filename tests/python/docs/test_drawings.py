@@ -1,4 +1,4 @@
-"""The figures of docs/internals are drawn from the code, and can be read without eyes."""
+"""The figures of docs/internals are drawn from the code, and have a text alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each example runs as a user would run it, small; the examples assert what they show."""
+"""Each example runs as a user would run it, small; the examples assert their claims."""
 
 from __future__ import annotations
 

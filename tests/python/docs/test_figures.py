@@ -1,4 +1,4 @@
-"""tools/check_figures.py finds figures without their run or older than their code; no history is no error."""
+"""tools/check_figures.py finds figures without a run or older than their code; no history is no error."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Tree:
         self.git("commit", "-q", "-m", subject)
 
     def check(self, *arguments: str, root: Path | None = None) -> tuple[int, str]:
-        """The exit code and what was printed, of the check of the whole tree, or of another."""
+        """Exit code and output of the check of the whole tree, or of another."""
         script = ROOT / "tools/check_figures.py"
         done = self.run_program(sys.executable, script, *arguments, root or self.root)
         assert not done.stderr
         return done.returncode, done.stdout
 
     def write(self, text: str) -> None:
-        """Makes it the text of the document."""
+        """Makes `text` the text of the document."""
         (self.root / "docs").mkdir(exist_ok=True)
         (self.root / "docs/cost.md").write_text(text)
 
@@ -64,7 +64,7 @@ class Tree:
         self.write(text.replace(old, new))
 
     def rewrite(self, lines: int) -> None:
-        """Changes so many lines of the code."""
+        """Changes this number of lines of the code."""
         code = CODE.splitlines(keepends=True)
         new = "".join(f"long line_{i};\n" for i in range(lines))
         (self.root / "src/queue/line.cc").write_text(new + "".join(code[lines:]))

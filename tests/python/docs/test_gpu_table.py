@@ -41,7 +41,7 @@ def reference(**digests: str) -> Result:
 
 
 class Cells:
-    """Runs cells without a process, and notes which."""
+    """Runs cells without a process, and records which."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -338,7 +338,7 @@ Trial = Callable[[str], str]
 
 @pytest.fixture
 def trial(run_python: RunProgram, tmp_path: Path) -> Trial:
-    """The table that cells whose names match make here."""
+    """Makes the table of the cells with matching names."""
 
     def run(pattern: str) -> str:
         words = ("--trial", "--minutes", "60", "--results", tmp_path / "table.jsonl", "--only", pattern)
@@ -366,14 +366,14 @@ def test_the_rivals_of_states_run_on_the_cpu(trial: Trial) -> None:
 
 
 def test_the_rivals_of_activations_run_on_the_cpu(trial: Trial) -> None:
-    """But for torch.compile, which `make table` tries (documented_commands.py)."""
+    """All but torch.compile, which `make table` tries (documented_commands.py)."""
     rows = rows_of(trial("T5.*(plain|check)|T2.*micro"))
     assert rows["checkpointing"][7] == rows["selective checkpointing"][7] == "yes"
     assert rows["smaller micro-batches"][7] == "-"  # Its reference did not run.
 
 
 def rows_of(printed: str) -> dict[str, list[str]]:
-    """Way -> the cells of its row."""
+    """Cells of each row, by way."""
     rows = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in printed.splitlines()]
     return {row[0]: row for row in rows if len(row) == len(table.COLUMNS)}
 

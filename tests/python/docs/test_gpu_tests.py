@@ -1,4 +1,4 @@
-"""The tests for real cards are sound: what needs no CUDA of them passes on a simulated card."""
+"""The tests for real GPUs are sound: those that need no CUDA pass on a simulated GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_they_pass_on_a_simulated_card(
 
 
 def test_rows_say_where_they_come_from(run_python: RunProgram, tmp_path: Path) -> None:
-    """So that they can stand in a document: tools/check_figures.py asks for it."""
+    """Figures that can stand in a document: tools/check_figures.py requires it."""
     machine = {"card": "H200", "PyTorch": "2.11", "CUDA": "", "commit": "0123abc"}
     (tmp_path / "results.json").write_text(json.dumps({"machine": machine, "room": {"highest": 1.5}}))
     rows = run_python("bench/gpu_table", "--tests", str(tmp_path / "results.json")).stdout

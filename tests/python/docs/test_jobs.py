@@ -1,4 +1,4 @@
-"""The tools that run tests: what a change reaches, in which order jobs run, how far a build is."""
+"""The tools that run tests: the jobs that a change reaches, the order of jobs, the progress of a build."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Commits = dict[str, int]
 
 @pytest.fixture
 def commits(monkeypatch: pytest.MonkeyPatch) -> Commits:
-    """Commit -> how many came after it, in place of git's."""
+    """Number of later commits by commit, in place of git's."""
     known: Commits = {}
     monkeypatch.setattr(jobs, "commits_since", lambda commit: known.get(str(commit), sys.maxsize))
     return known
@@ -41,7 +41,7 @@ def test_jobs_that_ran_longest_ago_come_first(commits: Commits) -> None:
 
 
 def test_jobs_that_failed_come_before_all_others(commits: Commits) -> None:
-    """Or a second run of the same commit would have no time for them, and pass."""
+    """Otherwise a second run of the same commit would have no time for them, and pass."""
     commits |= {"new": 0, "old": 9}
     noted = {job.name: {"commit": "old", "result": "passed"} for job in jobs.VERIFY}
     noted["bench"] = {"commit": "new", "result": "failed"}
@@ -75,7 +75,7 @@ def test_garbage_in_the_record_is_left_out(
 
 
 def test_every_job_runs_in_at_least_every_third_run_of_ci() -> None:
-    """In fresh clones, beside a `make test` of 25 minutes: 57 in all."""
+    """In fresh clones, in addition to a `make test` of 25 minutes: 57 in all."""
     for start in range(3):
         ran: set[str] = set()
         for number in range(start, start + 3):
@@ -126,7 +126,7 @@ def test_a_job_that_takes_too_long_is_stopped_with_all_it_started(
     hangs = jobs.run(jobs.Job("a", "what", "sleep 600 & echo $! >child; wait", 0), limit_s=100)
     assert hangs.result == "failed" and "took over" in hangs.why
     child = int((tmp_path / "child").read_text())
-    wait_until(lambda: not is_running(child))  # a killed process ends a little later
+    wait_until(lambda: not is_running(child))  # A killed process ends a little later.
 
 
 def test_nightly_jobs_write_their_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_tests_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_a_shard_without_a_report_ended_in_the_middle(
     run_program, tmp_path: Path, script: str, status: int, said: str
 ) -> None:
-    """Be its status 0, as that of a test which calls exit()."""
+    """Even with status 0, like that of a test which calls exit()."""
     program = tmp_path / "tests_one"
     report = '<testsuites><testsuite name="S"><testcase name="a" status="run"/></testsuite></testsuites>'
     program.write_text(
@@ -252,7 +252,7 @@ def test_a_changed_helper_reaches_the_tests_that_use_it() -> None:
 
 
 def test_a_changed_helper_reaches_tests_through_other_helpers() -> None:
-    """Through walk.py, which names it; and through tests/conftest.py, which every test stands under."""
+    """Through walk.py, which names it; and through tests/conftest.py, which applies to every test."""
     steps = check_changed.python_tests(["tests/support/python/walk_steps.py"])
     assert "tests/python/memory/test_walk.py" in steps
     for everywhere in ("tests/support/python/tiers.py", "tests/conftest.py"):
@@ -269,7 +269,7 @@ def test_what_no_rule_knows_reaches_all(changed: str) -> None:
 
 
 def test_what_is_gone_reaches_what_used_it() -> None:
-    """Neither read nor given to ruff."""
+    """The tool neither reads a removed file nor passes it to ruff."""
     lines = check_changed.commands(["tests/support/python/gone_helper.py", "src/queue/gone.cc"])
     assert any("*QueueStorm.*" in line for line in lines) or lines == check_changed.EVERYTHING
     lines = check_changed.commands(["src/queue/gone.cc", "tests/cli/test_gone.py"])
@@ -284,7 +284,7 @@ def test_every_helper_reaches_tests() -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path, processes: object) -> Iterator[Path]:
-    """A repository of one commit, in the place of ours."""
+    """A repository of one commit, in place of ours."""
     for command in ("init -q", "config user.email a@b", "config user.name a"):
         subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
     for name in ("kept", "changed", "gone"):

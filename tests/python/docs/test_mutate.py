@@ -1,4 +1,4 @@
-"""tools/mutate: a run of hours that was stopped goes on where it was."""
+"""tools/mutate: a stopped run of hours resumes where it was."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_outcomes_of_the_same_commit_are_kept(tmp_path: Path):
 
 
 def test_runs_in_parts_come_round_to_each(tmp_path: Path):
-    """Also where each run has another commit, as those of every night have."""
+    """Also when each run has another commit, like those of every night."""
     from mutants_tried import Outcome, Tried
 
     mutants = three_mutants()
@@ -81,7 +81,7 @@ sleep 1000 & echo $! > $GTEST_SHARD_INDEX; wait
 
 
 def test_what_runs_ends_with_the_program(start_program: StartProgram, tmp_path: Path):
-    """A mutant may run for ever, and would do so after the run that tries it was stopped."""
+    """A mutant may run for ever, and would do so after its run was stopped."""
     code = f"""
 import os, signal, sys
 sys.path.insert(0, {str(ROOT / "tools")!r})

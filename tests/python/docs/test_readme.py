@@ -1,4 +1,4 @@
-"""What the documents show is true: code runs and prints what they say, and what they name exists."""
+"""The documents are true: code runs and prints the shown text, and the named files and symbols exist."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("
 
 
 def numbers(text: str) -> list[float]:
-    """All numbers, those of bytes in bytes."""
+    """All numbers in the text, sizes in bytes."""
     units = ("", "KiB", "MiB", "GiB", "TiB")
     found = re.findall(r"(\d[\d,]*(?:\.\d+)?)(?:\s([KMGT]iB)\b)?", text)
     return [float(digits.replace(",", "")) * 1024 ** units.index(unit) for digits, unit in found]
 
 
-# The first example is one of more memory than there is.
+# The first example needs more memory than there is.
 NEEDS_MORE = """
 now = innkeeper.stats()
 assert now["evictions"] > 0 and now["fetches"] > 0, now
@@ -48,7 +48,7 @@ def test_python_blocks_print_what_stands_below_them(run_python: RunProgram, docu
     found = fences(document)
     index = next(i for i, fence in enumerate(found) if fence.line == line)
     first = document == README and line == PYTHON[0]
-    (ROOT / "build").mkdir(exist_ok=True)  # a block writes there
+    (ROOT / "build").mkdir(exist_ok=True)  # A block writes there.
     done = run_python("-c", found[index].text + (NEEDS_MORE if first else ""))
     assert done.returncode == 0, done.stderr
     shown = found[index + 1]
@@ -128,6 +128,6 @@ def test_what_documents_name_exists(document: Path):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_lines_are_short(document: Path):
-    free = ("|", "ValueError", "aten::")  # rows of tables, and messages as they are
+    free = ("|", "ValueError", "aten::")  # Rows of tables, and messages verbatim.
     for number, line in enumerate(document.read_text().splitlines(), start=1):
         assert len(line) <= 120 or line.startswith(free), f"line {number}"

@@ -1,4 +1,4 @@
-"""A chapter on device management, block by block: "cuda" is "managed", and what the text says is asserted."""
+"""A chapter on device management, block by block: "cuda" is "managed", and the text's claims are asserted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def test_the_device_object():
     assert torch.device("managed:0").index == 0
     x = torch.randn(3, 3)
     assert str(x.device) == "cpu"
-    y = torch.randn(3, 3, device="managed")  # without an index: the current device, which is 0
+    # Without an index the tensor is on the current device, which is 0.
+    y = torch.randn(3, 3, device="managed")
     assert str(y.device) == "managed:0" and torch.managed.current_device() == 0
 
 
@@ -57,10 +58,10 @@ def test_moving_between_devices():
     x_back = x_gpu.to("cpu")
     assert x_gpu.device.type == "managed" and x_cpu.device.type == "cpu" and torch.equal(x_back, x_cpu)
     assert torch.equal(x_cpu.managed().cpu(), x_cpu)
-    with innkeeper.on("sim:1"):  # the second GPU
+    with innkeeper.on("sim:1"):  # The second GPU.
         assert innkeeper.where(x_cpu.managed()) == ["sim:1"]
     with pytest.raises((RuntimeError, ValueError)):
-        x_cpu.managed(1)  # there is one managed device
+        x_cpu.managed(1)  # There is one managed device.
 
 
 def test_to_is_a_no_op_on_the_target_device():
@@ -71,10 +72,11 @@ def test_to_is_a_no_op_on_the_target_device():
 
 
 def test_transfers_take_the_time_that_the_text_says(configure: Callable[[str], None]):
-    configure("sim:1x64MiB,host:1GiB")  # the default link is PCIe 4 x16
+    configure("sim:1x64MiB,host:1GiB")  # The default link is PCIe 4 x16.
 
     def simulated_seconds(*shape: int) -> float:
-        x = torch.ones(shape).pin_memory()  # the link's rate; pageable memory has the CPU's
+        # The link's rate; pageable memory has the CPU's.
+        x = torch.ones(shape).pin_memory()
         torch.managed.synchronize()
         start = innkeeper.stats()["simulated_seconds"]
         y = x.to("managed")
@@ -96,7 +98,7 @@ def test_frequent_small_transfers_cost_more_than_one_large_one():
         torch.managed.synchronize()
         start = innkeeper.stats()["simulated_seconds"]
         for tensor in tensors:
-            tensor.add_(1)  # waits for its operand
+            tensor.add_(1)  # Waits for its operand.
         torch.managed.synchronize()
         return innkeeper.stats()["simulated_seconds"] - start
 
@@ -122,7 +124,7 @@ def test_operands_must_be_on_one_device():
         for operands in ((x, y), (y, x)):
             with pytest.raises(RuntimeError, match=SAME_DEVICE):
                 operator(*operands)
-    assert (x + torch.tensor(1.0)).device.type == "managed"  # a number may be on the CPU, as for CUDA
+    assert (x + torch.tensor(1.0)).device.type == "managed"  # A number may be on the CPU, as for CUDA.
 
 
 @pytest.mark.usefixtures("refuse_mixed")
@@ -167,7 +169,7 @@ def test_manual_placement():
     hidden = encoder(x)
     output = decoder(hidden)
     assert innkeeper.where(output) == ["sim:1"]
-    assert innkeeper.where(hidden) == ["sim:0", "sim:1"]  # it was transferred for the decoder
+    assert innkeeper.where(hidden) == ["sim:0", "sim:1"]  # It was transferred for the decoder.
     output.sum().backward()
     assert encoder.weight.grad is not None and encoder.weight.grad.abs().sum().item() > 0
     innkeeper.unpin(decoder)
@@ -211,7 +213,7 @@ def test_saving_and_loading_across_devices(tmp_path: Path):
     )
     assert all(t.device.type == "managed" for t in torch.load(path).values())
 
-    torch.save(model().state_dict(), path)  # and the other way
+    torch.save(model().state_dict(), path)  # The other direction.
     assert all(t.device.type == "managed" for t in torch.load(path, map_location="managed").values())
     assert all(
         t.device.type == "managed" for t in torch.load(path, map_location=torch.device("managed:0")).values()

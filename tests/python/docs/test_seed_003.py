@@ -27,9 +27,10 @@ def test_placement_by_context():
         assert innkeeper.where(a) == innkeeper.where(b) == ["sim:1"]
         c = a + b
         assert innkeeper.where(c) == ["sim:1"] and c.item() == 7
-        z = x + y  # where its operands are, whatever the context
+        z = x + y  # The result is at its operands' node in any context.
         assert innkeeper.where(z) == ["sim:0"] and z.item() == 3
-        with innkeeper.on("sim:0"):  # even within a context another node can be named
+        # Even within a context another node can be named.
+        with innkeeper.on("sim:0"):
             d = torch.randn(2).managed()
         assert innkeeper.where(d) == ["sim:0"]
 

@@ -1,4 +1,4 @@
-"""PyTorch's own text on CUDA semantics: what it adds to the notes (the code of both is in test_seed_003)."""
+"""PyTorch's own text on CUDA semantics: its additions to the notes (the code of both is in test_seed_003)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_memory_is_deallocated_without_waiting_and_can_be_given_back():
     managed.synchronize()
     before = managed.memory_allocated()
     for _ in range(100):
-        torch.ones(1 << 20, device="managed")  # 400 MiB in all, through 16 MiB
+        torch.ones(1 << 20, device="managed")  # 400 MiB in all, through 16 MiB.
     assert managed.memory_allocated() == before
     managed.empty_cache()
     assert managed.memory_allocated() == before

@@ -1,7 +1,7 @@
 """Each code block of the chapter, the notes and PyTorch's text runs unmodified by ``python -m innkeeper``.
 
-A block is a script on four simulated GPUs, or on two where it names no more. The test checks what the block's
-comments say: what it prints, where its tensors are, which error it ends with.
+A block is a script on four simulated GPUs, or on two if it names no more. The test checks the block's
+comments: its output, the devices of its tensors, the error that it ends with.
 
 Where the documents are there (``../shared/seeds``), the blocks are extracted from them. Elsewhere the blocks
 are read from ``seed_blocks.md``, which has a copy of each.
@@ -60,24 +60,24 @@ def carried(number: str) -> list[str]:
 
 
 def blocks(number: str) -> list[str]:
-    """The blocks of a document, from its own text where that is."""
+    """The blocks of a document, from its own text if that exists."""
     path = document(number)
     return extracted(path) if path else carried(number)
 
 
 def stated_places(block: str) -> list[str]:
-    """What the comments of a block say of get_device(); one document writes one = for ==."""
+    """Statements of a block's comments on get_device(); one document writes one = for ==."""
     comments = re.findall(r"# (\w+\.get_device\(\) =.*)", block)
     return [re.sub(r" = ", " == ", comment) for comment in comments]
 
 
 def stated_output(block: str) -> list[str]:
-    """What the comments behind print() say that it prints, where they say it to the letter."""
+    """Output that the comments after print() state to the letter."""
     return re.findall(r"^print\(.*\)  # (cpu|cuda:\d|True)$", block, re.MULTILINE)
 
 
 def stated_error(block: str) -> str:
-    """The error that the comments at the end of a block say, or nothing."""
+    """The error that the comments at the end of a block state, or an empty text."""
     found = re.search(r"^# (RuntimeError: .*\n(?:# .*\n)*)", block, re.MULTILINE)
     return " ".join(found[1].replace("\n# ", " ").split()) if found else ""
 
@@ -131,13 +131,13 @@ local_rank = int(os.environ["LOCAL_RANK"])
 
 @dataclass
 class Case:
-    """What a block needs before it, and what is true behind it."""
+    """Code that a block needs before it, and conditions that are true after it."""
 
     before: str = TORCH
     true: tuple[str, ...] = ()
-    """Expressions that are true behind the block, beside what its comments say."""
+    """Expressions that are true after the block, in addition to its comments."""
     prints: tuple[str, ...] = ()
-    """What it prints behind what its comments say to the letter: a regular expression for each line."""
+    """Output after the lines that its comments state to the letter: a regular expression for each line."""
     error: str = ""
     """The error that PyTorch has today where the document names another, or none."""
     gpus: int = 4
@@ -244,7 +244,8 @@ CASES: dict[str, dict[str, Case]] = {
                 "dist.get_world_size() == 2 and dist.destroy_process_group() is None",
                 "print(local_rank) is None",
             ),
-            prints=(r"[01]\s*[01]\s*",),  # of two processes, whose lines may mix
+            # Two processes print, and their lines may mix.
+            prints=(r"[01]\s*[01]\s*",),
             gpus=2,
             words=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
         ),
@@ -313,14 +314,14 @@ def test_each_block_has_its_case():
 
 
 def test_the_blocks_here_are_the_documents():
-    """The copy in seed_blocks.md. It is compared with nothing on a machine without the documents."""
+    """Compares the copy in seed_blocks.md with the documents; passes on a machine without them."""
     for number in CASES:
         path = document(number)
         assert path is None or extracted(path) == carried(number), path
 
 
 def test_comments_are_read():
-    """The checks above would pass if nothing was read from the comments."""
+    """The checks above would pass if no comment was read."""
     of = {number: carried(number) for number in CASES}
     assert stated_output(of["002"][1]) == ["cpu", "cuda:0"] and stated_output(of["002"][7]) == ["True"]
     assert stated_error(of["002"][8]).endswith("but found at least two devices, cuda:0 and cpu!")

@@ -1,4 +1,4 @@
-"""docs/seeds.md: the tests that it names exist; each row names one, or a document, or what is not there."""
+"""docs/seeds.md: the tests that it names exist; each row names one, or a document, or a missing feature."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tables(page: str) -> dict[str, list[list[str]]]:
 
 
 def what_is_wrong(row: list[str]) -> list[str]:
-    """What a row names that is not there, or what it lacks."""
+    """Names in a row that do not exist, or cells that the row lacks."""
     if len(row) != len(HEADER) or not all(row):
         return [f"{row}: not three cells, each with words"]
     _, here, shown = row

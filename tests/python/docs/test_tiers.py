@@ -221,7 +221,7 @@ def test_a_tier_is_a_selection_of_markers(run_tests: RunTests, arguments: str) -
 
 
 def test_a_test_that_starts_a_runner_says_so(run_tests: RunTests) -> None:
-    """A stand-in for the program; the runner's lock is what a runner leaves behind."""
+    """A stand-in for the program; the runner's lock is the file that a runner leaves behind."""
     done = run_tests(
         "def queue(machine):\n"
         "    (machine.folder / 'queue').mkdir()\n"
@@ -243,7 +243,7 @@ def test_every_marker_is_registered(pytestconfig: pytest.Config) -> None:
 
 
 def test_a_module_that_starts_a_process_when_it_is_imported_fails(run_tests: RunTests) -> None:
-    """In each worker, for every selection of tests; what a library asks the system for is let pass."""
+    """In each worker, for every selection of tests; a process that a library starts is permitted."""
     done = run_tests("subprocess.run(['true'])\ndef test_a(): pass\n")
     assert done.returncode != 0 and "starts a process (true) when it is imported" in done.stdout, done.stdout
     library = "exec(compile('subprocess.run([\\'true\\'])', '/elsewhere/library.py', 'exec'))"
@@ -253,7 +253,7 @@ def test_a_module_that_starts_a_process_when_it_is_imported_fails(run_tests: Run
 
 @pytest.mark.parametrize(("end", "status"), [("pass", 0), ("atexit.register(os.abort)", 3)])
 def test_a_worker_that_crashes_at_its_end_fails_the_run(run_tests: RunTests, end: str, status: int) -> None:
-    """As a module does whose destructors crash: all tests are counted as passed by then."""
+    """Like a module whose destructors crash: all tests count as passed by then."""
     done = run_tests(f"import atexit\ndef test_a(): {end}\n", "-p", "xdist", "-n", "1")
     assert done.returncode == status, done.stdout + done.stderr
     assert "1 passed" in done.stdout and ("ended with -6" in done.stderr) == (status != 0)

@@ -1,4 +1,4 @@
-"""The developer's tools: what set-up does beside another apt-get, counting skips, repeating tests."""
+"""The developer's tools: set-up concurrent with another apt-get, counting skips, repeating tests."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_a_script_that_hides_a_module_is_refused(run_python: RunProgram, tmp_pat
     for name in ("bench/queue.py", "bench/fine.py", "bench/rich/__init__.py", "tests/cli/numpy.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    for name in ("python/innkeeper/__init__.py", "python/innkeeper/queue.py"):  # a package's own
+    for name in ("python/innkeeper/__init__.py", "python/innkeeper/queue.py"):  # The package's own.
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     script = (

@@ -174,7 +174,7 @@ except ValueError as error:
 
 
 def test_the_variable_before_cuda_is_started(machine: FakeMachine):
-    """Chosen inside what was given, never wider; CUDA then sees what was chosen, in that order."""
+    """The choice is within the given devices, never wider; CUDA then sees the chosen ones, in that order."""
     program = """
 from innkeeper import auto_choice
 def seen():
@@ -268,7 +268,7 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def test_the_vendor_is_pytorch_s(machine: FakeMachine):
-    """One that was built for neither takes the best, and os.environ shows what was set."""
+    """A PyTorch built for neither takes the best, and os.environ shows the variables set."""
     said = machine.run(
         """
 import torch
@@ -310,11 +310,11 @@ for wrong in (auto_choice, lambda: lease(vendor="intel"), lambda: lease(maker="a
 
 def test_the_document_s_programs_run(machine: FakeMachine):
     blocks = [fence.text for fence in fences(ROOT / "docs" / "choosing.md") if fence.language == "python"]
-    blocks = [block for block in blocks if "submitit" not in block]  # run by test_slurm.py
+    blocks = [block for block in blocks if "submitit" not in block]  # Run by test_slurm.py.
     printed = [f"cuda:0 {{'{A}': {8 << 30}}}", f"['{B}'] [40960, 24576, 31744]"]
     assert [machine.run(block) for block in blocks] == [[line] for line in printed]
     cpp = [fence.text for fence in fences(ROOT / "docs" / "choosing.md") if fence.language == "cpp"]
-    assert cpp == [(ROOT / "tests" / "consumer" / "choose.cc").read_text()]  # run by test_cpp.py
+    assert cpp == [(ROOT / "tests" / "consumer" / "choose.cc").read_text()]  # Run by test_cpp.py.
 
 
 def test_a_child_of_fork_chooses_for_itself(machine: FakeMachine):

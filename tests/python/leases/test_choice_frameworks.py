@@ -1,4 +1,4 @@
-"""What a choice means to PyTorch, TensorFlow and JAX: the real packages, on the CPU, beside fake GPUs."""
+"""Effects of a choice on PyTorch, TensorFlow and JAX: the real packages, on the CPU, with fake GPUs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Device:
     def __exit__(self, *_): calls.append(("out", self.i))
 torch.cuda.device = Device
 """
-"""PyTorch's CUDA, played by what its Python side calls, since no card is here."""
+"""PyTorch's CUDA, played by what its Python side calls, since no GPU is here."""
 
 
 def test_pytorch_is_limited_when_cuda_starts_and_not_before(machine: FakeMachine):
@@ -79,7 +79,7 @@ print(torch_gpu.allocator_bytes(600 << 20) >> 20)
 
 
 def test_pytorch_s_limit_is_lifted_from_the_cards_that_are_left(machine: FakeMachine):
-    """One that CUDA was started without stops neither the others' end nor the lease's."""
+    """A GPU without which CUDA was started prevents neither the others' end nor the lease's."""
     said = machine.run(
         FAKE_TORCH
         + """
@@ -112,7 +112,7 @@ for each in (first, third, second):
 print([round(part * 24, 2) for part, i in calls])
 """
     )
-    # 512 MiB go to the one CUDA context that they all have.
+    # The one CUDA context that they all share takes 512 MiB.
     assert said == ["[7.5, 7.5, 11.5, 5.5, 3.5, 24.0]"]
 
 
@@ -227,7 +227,7 @@ for wrong in (3, lambda: 0):
 
 @pytest.fixture
 def tensorflow(machine: FakeMachine) -> Callable[[str], list[str]]:
-    """The lines that a program prints which uses TensorFlow."""
+    """Lines that a program with TensorFlow prints."""
     need("tensorflow")
     return lambda program: machine.run(TENSORFLOW + program)
 
@@ -317,7 +317,7 @@ print(config.allow_soft_placement)
 
 
 def test_jax_s_part_is_that_of_all_choices_together(machine: FakeMachine):
-    """The variable alone is looked at, so an empty module stands for JAX."""
+    """The choice reads only the variable, so an empty module stands in for JAX."""
     said = machine.run(
         """
 import types
@@ -348,8 +348,8 @@ second.release()
 print(part())
 """
     )
-    # Of B, which has 24 GiB: 6, then 3 of C's 32 are less, even if B has 12; then B's 12 and 6. Each time
-    # 512 MiB go to the CUDA context.
+    # Of B, which has 24 GiB: 6, then 3 of C's 32 are less, even if B has 12; then B's 12 and 6. Each time the
+    # CUDA context takes 512 MiB.
     assert said == ["5.5", "1.9", "True 1.9", "11.5", "5.5", "None", "12.0"]
 
 
@@ -394,7 +394,7 @@ with innkeeper.auto_choice(1, memory=6 << 30, growth=False):
     print(calls[1:])
 """
     )
-    assert said == ["[]", "[(4.5, 0), 77]"]  # of 5.5 GiB, 1 is there
+    assert said == ["[]", "[(4.5, 0), 77]"]  # Of 5.5 GiB, 1 is present.
 
 
 @pytest.mark.slow

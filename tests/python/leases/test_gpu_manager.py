@@ -1,4 +1,4 @@
-"""GPUManager: methods of one's own, columns of nvidia-smi, its file in the work folder, and errors."""
+"""GPUManager: methods of one's own, columns of nvidia-smi, its file in the work directory, and errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ except ValueError as error:
 
 
 def test_columns_of_nvidia_smi(machine: FakeMachine):
-    """Columns that we do not know are nvidia-smi's, here a script."""
+    """Unknown columns are nvidia-smi's, which is a script here."""
     folder = machine.folder / "bin"
     folder.mkdir()
     program = folder / "nvidia-smi"

@@ -1,4 +1,4 @@
-"""Choosing and leasing simulated GPUs where there is no driver, each program in a process of its own."""
+"""Choosing and leasing simulated GPUs without a driver, each program in a process of its own."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from repository import ROOT
 
 scripts = sysconfig.get_path("scripts")
 pytestmark = [
-    pytest.mark.usefixtures("processes"),  # submitit_parameters() asks the program
+    pytest.mark.usefixtures("processes"),  # submitit_parameters() calls the program.
     pytest.mark.skipif(
         shutil.which("innkeeper", path=scripts) is None, reason="the program innkeeper is not built here"
     ),
@@ -80,7 +80,7 @@ def test_the_document_s_program_submits(tmp_path: Path, monkeypatch: pytest.Monk
     stub = tmp_path / "sbatch"
     stub.write_text(f'#!/bin/sh\ncat "$1" > {tmp_path}/script\necho Submitted batch job 7\n')
     stub.chmod(0o755)
-    (tmp_path / "srun").symlink_to(stub)  # submitit looks for it
+    (tmp_path / "srun").symlink_to(stub)  # submitit looks for it.
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.chdir(tmp_path)
     blocks = [fence.text for fence in fences(ROOT / "docs" / "choosing.md") if "submitit" in fence.text]

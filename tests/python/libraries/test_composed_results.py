@@ -1,7 +1,7 @@
 """Operators of dense operands whose results are made of parts: sparse, nested, or quantized.
 
-Their schemas do not say so, and some decide it by an argument. Each result's parts are managed, wherever the
-operator ran.
+Their schemas do not say so, and some decide it by an argument. Each result's parts are managed, on
+whichever node the operator ran.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CuPy and Numba are not here: modules of their names, with what takes arrays of theirs, stand for them."""
+"""CuPy and Numba are not installed: modules of their names, which take their arrays, stand in."""
 
 from __future__ import annotations
 

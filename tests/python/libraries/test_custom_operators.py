@@ -1,4 +1,4 @@
-"""Operators of libraries (torch.library): which of their kernels runs, and what kernels may do."""
+"""Operators of libraries (torch.library): the kernel that runs, and the actions allowed to kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from processes import RunProgram
 import torch
 from torch import Tensor
 
-RAN: list[str] = []  # which kernels ran, and on what
+RAN: list[str] = []  # Names of the kernels that ran, and the devices of their operands.
 
 
 def note(kernel: str, x: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def general_and_cpu(library: torch.library.Library, name: str, key: str = EXPLIC
     library.impl(name, lambda x, *others: note("the CPU's", x).clone(), "CPU")
 
 
-FORMS = {  # namespace, name, the general kernel's key
+FORMS = {  # Namespace, name, key of the general kernel.
     "plain": ("taken_plain", "f", EXPLICIT),
     "an overload": ("taken_overload", "f.of_one", EXPLICIT),
     "a factory's name": ("taken_name", "gelu_like", EXPLICIT),
@@ -97,7 +97,7 @@ def test_however_it_is_written(form: str, early: bool):
     if not early:
         general_and_cpu(kernels, name, key)
     getattr(getattr(torch.ops, space), name.partition(".")[0])(torch.ones(3, device="managed"))
-    # Where PyTorch was built with CUDA, an operator that is composed and has no kernel for CUDA is its parts.
+    # """In a PyTorch built with CUDA, a composed operator without a kernel for CUDA runs as its parts."""
     is_its_parts = key == "" and torch.version.cuda is not None
     assert (["general, managed"] if is_its_parts else ["the CPU's, cpu"]) == RAN
 
@@ -140,7 +140,7 @@ def test_one_that_is_made_anew():
 def test_those_of_a_compiled_module_that_is_imported_later():
     library_class: Any = torch.library.Library
     define, impl = library_class.define.__wrapped__, library_class.impl.__wrapped__
-    # As C++ registers, which tells nobody.
+    # Registers as C++ does, without a notice to Innkeeper.
     with torch.library._scoped_library("innkeeper_module", "DEF") as library:
         define(library, "which(Tensor x) -> int")
         impl(library, "which", lambda x: 0, "CompositeExplicitAutograd")

@@ -1,4 +1,4 @@
-"""Importing where it cannot work: one line says why, and what to do."""
+"""Importing where it cannot work: one line states the reason and the remedy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_beside_a_pytorch_without_a_version(run_python: RunProgram):
 
 
 def copied(folder: Path) -> Path:
-    """The installed package's files but for its extension, which is a link, in a folder of their own."""
+    """The installed package's files but for its extension, which is a link, in a directory of their own."""
     there = folder / "innkeeper"
     shutil.copytree(
         Path(innkeeper.__file__).parent, there, ignore=shutil.ignore_patterns("*.so", "__pycache__")
@@ -147,7 +147,7 @@ def told(
 
 
 def test_a_program_made_for_cuda_is_told_that_there_is_no_gpu(run_python: RunProgram, tmp_path: Path):
-    """Once, by the first of its processes, and not where the nodes are named."""
+    """The first of its processes reports it once, and none does if the nodes are named."""
     (line,) = told(run_python, tmp_path, "-m", "innkeeper")
     assert re.fullmatch(
         r"innkeeper warn: no GPU: cuda is simulated on the CPU with [\d.]+ [MGT]iB of host memory "
@@ -160,7 +160,7 @@ def test_a_program_made_for_cuda_is_told_that_there_is_no_gpu(run_python: RunPro
 
 
 def test_whichever_process_comes_first_tells_it(run_python: RunProgram, tmp_path: Path):
-    """A launcher that uses no GPU itself, and what it starts one after another and side by side."""
+    """A launcher that uses no GPU itself, and processes that it starts one after another and concurrently."""
     script = tmp_path / "launcher.py"
     script.write_text("""
 import multiprocessing, os, subprocess, sys

@@ -1,4 +1,4 @@
-"""Building where something is lacking: nothing is left out in silence, and a message says what to install."""
+"""Building without a dependency: no part is left out in silence; a message names the package to install."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def configure(run_program: RunProgram, compiler: str, tmp_path: Path) -> Configu
 
 
 def message(done: subprocess.CompletedProcess[str]) -> str:
-    """What CMake says on standard error, its line breaks taken back."""
+    """CMake's text on standard error, without its line breaks."""
     assert done.returncode != 0
     return re.sub(r"\s+", " ", done.stderr)
 
@@ -57,7 +57,7 @@ def test_what_is_lacking_is_named_for_each_system(configure: Configure):
     assert "apt install libsqlite3-dev libcli11-dev libfmt-dev nlohmann-json3-dev" in said
     assert "dnf install sqlite-devel cli11-devel fmt-devel json-devel" in said
     assert "conda install -c conda-forge sqlite cli11 fmt nlohmann_json" in said
-    # To be pasted: a line of its own, which CMake leaves whole, for any pip.
+    # """Text to paste: a line of its own, which CMake leaves whole, for any pip."""
     assert "  pip install . --config-settings=cmake.define.INNKEEPER_CLI=OFF\n" in done.stderr
 
 
@@ -76,7 +76,7 @@ def test_without_a_network_the_message_says_so(configure: Configure):
 
 @pytest.fixture
 def archives(tmp_path: Path) -> Path:
-    """Archives as those that are pinned, of this machine's headers; SQLite's is an outline."""
+    """Archives like the pinned ones, of this machine's headers; SQLite's is a stub."""
     folder = tmp_path / "archives"
     folder.mkdir()
     with tarfile.open(folder / "CLI11-2.3.2.tar.gz", "w:gz") as archive:
@@ -94,7 +94,7 @@ def archives(tmp_path: Path) -> Path:
 
 
 def checksums(folder: Path) -> list[str]:
-    """The options that expect just these archives."""
+    """The options that expect exactly these archives."""
     files = {
         "CLI11": "CLI11-2.3.2.tar.gz",
         "JSON": "json-3.11.3.zip",
@@ -156,7 +156,7 @@ def test_an_archive_with_another_checksum_is_refused(configure: Configure, archi
 
 @pytest.fixture
 def cuda_python(run_python: RunProgram, tmp_path: Path) -> Path:
-    """A Python that says of its PyTorch that it is built for CUDA, and that CUDA's headers are nowhere."""
+    """A Python whose PyTorch reports a build for CUDA without CUDA's headers."""
     facts = run_python(ROOT / "cmake" / "torch_facts.py").stdout
     folder = tmp_path / "torch"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Libraries that choose a device themselves use managed, or it is said that they do not."""
+"""Libraries that choose a device themselves use managed, or Innkeeper reports that they do not."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_trainer_uses_managed_after_a_plain_import(scripts: Scripts):
 
 
 def test_offloaded_caches_and_continuous_batching_generate_on_managed(scripts: Scripts):
-    """Neither asks for CUDA's streams, nor takes the machine's memory for the device's."""
+    """Neither uses CUDA's streams, nor takes the machine's memory for the device's."""
     code = """
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
@@ -113,7 +113,7 @@ print(Accelerator().device)
 def test_children_of_programs_without_such_a_library_inherit_nothing(scripts: Scripts):
     """They may not import innkeeper, and died of a device that they do not know."""
     child = "import accelerate; print(accelerate.Accelerator().device)"
-    looks = "import importlib.util\nimportlib.util.find_spec('accelerate')\n"  # which imports nothing
+    looks = "import importlib.util\nimportlib.util.find_spec('accelerate')\n"  # find_spec() imports nothing.
     looks += "try:\n    import fastai\nexcept ImportError:\n    pass\n"
     code = looks + f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}], check=True)"
     assert scripts.plain(code)[0] == "cpu\n"
@@ -187,7 +187,7 @@ def test_libraries_that_have_changed_stay_as_they_are(scripts: Scripts, tmp_path
 
 
 def test_processes_that_torchrun_starts_train_together(torchrun: Torchrun, tmp_path: Path):
-    """Each has its part of the data, and all the weights of one that took these parts together on the CPU."""
+    """Each has its part of the data, and the weights of one CPU process that took these parts together."""
     code = """
 import copy
 import innkeeper, torch
@@ -257,7 +257,8 @@ print("|", torch.equal(torch.rand(5, device="managed"), drawn))
 
 
 BEFORE = "from safetensors.torch import load_file\n"
-AFTER = "import importlib.util, innkeeper\nimportlib.util.find_spec('safetensors')\n"  # so asks transformers
+# transformers asks so.
+AFTER = "import importlib.util, innkeeper\nimportlib.util.find_spec('safetensors')\n"
 
 
 @pytest.mark.parametrize("first", [BEFORE + AFTER, AFTER + BEFORE], ids=["before us", "after us"])
@@ -312,9 +313,10 @@ def test_trainer_on_the_cpu_is_said(scripts: Scripts):
 @pytest.mark.parametrize(
     "code",
     [
-        MODEL + "print(model(torch.tensor([[1, 2]])).logits.shape)",  # the script's own call, on the CPU
-        "import torch\ntorch.nn.Linear(2, 2)(torch.ones(2))",  # none of the libraries
-        MODEL + "torch.ones(1, device='managed') + 1\n" + PIPELINE.format(device=""),  # something is managed
+        MODEL + "print(model(torch.tensor([[1, 2]])).logits.shape)",  # The script's own call, on the CPU.
+        "import torch\ntorch.nn.Linear(2, 2)(torch.ones(2))",  # Uses none of the libraries.
+        # Uses something managed.
+        MODEL + "torch.ones(1, device='managed') + 1\n" + PIPELINE.format(device=""),
     ],
     ids=["own loop", "no library", "both"],
 )
@@ -335,7 +337,7 @@ print(len(hooks))
 
 
 def test_batch_size_finders_know_our_out_of_memory(scripts: Scripts):
-    """By its words, as each of them looks for CUDA's."""
+    """By the text of the error, as each of them looks for CUDA's."""
     code = """
 import torch
 from accelerate.utils import find_executable_batch_size
@@ -352,6 +354,6 @@ except RuntimeError as error:
     print(len(error.args), "CUDA out of memory." in error.args[0], error.args[0].count("CUDA"))
 """
     tried = "15.0 [64, 57, 51, 45, 40, 36, 32, 28, 25, 22, 19, 17, 15]"
-    if metadata.version("accelerate").startswith("1.4."):  # the oldest: it halves
+    if metadata.version("accelerate").startswith("1.4."):  # The oldest version halves.
         tried = "8.0 [64, 32, 16, 8]"
     assert scripts.plain(code)[0] == f"{tried}\n1 True 1\n"

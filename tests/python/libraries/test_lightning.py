@@ -1,4 +1,4 @@
-"""Lightning's Trainer and Fabric use managed after ``import innkeeper``, and leave what a script chose."""
+"""Lightning's Trainer and Fabric use managed after ``import innkeeper``, and keep a script's own choice."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def model(dropout=0.0):
     return Model(dropout)
 """
 
-# What it prints is the same on any device that has the CPU's arithmetic.
+# The script's output is the same on any device that has the CPU's arithmetic.
 TRAINED = """
 first, second = model(), model()
 training = trainer(2)

@@ -1,8 +1,7 @@
 """Results do not depend on memory: weights after 20 steps are bitwise equal at every budget.
 
-Every model trains on simulated accelerators whose results stay poison until somebody waits for them, at
-100, 70 and 40 % of the peak that it needs, on one node and on two. The budget is checked by a recount of the
-allocator.
+Every model trains at 100, 70 and 40 % of its peak, on one node and on two. Results of the simulated
+accelerators stay poison until a thread waits for them. A recount of the allocator checks the budget.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ STEPS = 20
 
 # Where the same kernels run, plain CPU PyTorch must give the same bits. The LSTM runs the CPU's own
 # composition. Not a GPT with default settings: PyTorch picks the loop over tensors for the CPU and the
-# foreach kernels for managed (they happen to agree; nobody promises it).
+# foreach kernels for managed (they happen to agree, without a promise).
 EQUAL_TO_PLAIN = {"gpt-foreach", "gpt-fused", "gpt-tied-checkpoint", "resnet", "lstm", "mlp-autocast"}
 
 SCRIPT = """

@@ -1,4 +1,4 @@
-"""Other nodes while memory of the old ones is about, and settings that are refused."""
+"""Other nodes while memory of the old ones is alive, and settings that are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NODES = "sim:2x16MiB,host:1GiB"
 
 
 def escape(node: str) -> torch.Tensor:
-    """The real memory of a tensor, kept by somebody when the tensor is gone."""
+    """The real memory of a tensor, which its caller keeps after the tensor's end."""
     x = torch.full((1000,), 7.0, device="managed")
     with innkeeper.resident(x, node) as real:
         kept = real.view(-1)
@@ -31,7 +31,7 @@ def test_memory_that_somebody_was_lent_is_not_freed_under_him(node: str, configu
             configure(nodes)
     assert innkeeper.manager().nodes.keys() == {"sim:0", "sim:1", "host"}
     assert kept.cpu().sum().item() == 7000
-    assert torch.ones(10, device="managed").sum().item() == 10  # the old machine works
+    assert torch.ones(10, device="managed").sum().item() == 10  # The old machine works.
     del kept
     configure("sim:4x1MiB,host:64MiB")
     stats = innkeeper.stats()["nodes"]

@@ -1,4 +1,4 @@
-"""60 experiments in 12 threads on 4 simulated GPUs that together hold a quarter of what all of them need.
+"""60 experiments in 12 threads on 4 simulated GPUs that together hold a quarter of the memory of all.
 
 Each builds its model inside its experiment, half of them use dropout, and each must end with the weights that
 it has when it runs alone.

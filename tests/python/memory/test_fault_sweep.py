@@ -18,6 +18,6 @@ def test_a_step_survives_a_fault_anywhere(run_python: RunProgram, workload: str,
     assert report["evictions"] > 0
     for kind, row in report["faults"].items():
         assert row["tried"] == row["calls"] > 2, (kind, row)
-        assert row["failed"] > 0, (kind, row)  # or the injection does nothing
+        assert row["failed"] > 0, (kind, row)  # Otherwise the injection does nothing.
     # A kernel that throws fails the step; only memory and copies can be had from elsewhere.
     assert report["faults"]["kernel"]["passed"] == 0

@@ -25,7 +25,7 @@ READS: dict[str, Callable[[Tensor], object]] = {
 
 @pytest.fixture
 def full(configure: Callable[[str], None], tmp_path: Path) -> Iterator[list[Tensor]]:
-    """As many tensors of a MiB as fit, each of its own number and one place that differs."""
+    """As many tensors of one MiB as fit, each with its own number and one element that differs."""
     configure(f"sim:8MiB,host:8MiB,disk:{tmp_path}:9MiB")
     tensors: list[Tensor] = []
     with pytest.raises(torch.OutOfMemoryError, match="disk is out of memory"):

@@ -1,4 +1,4 @@
-"""INNKEEPER_SIM=times=hidden: plans price kernels that nobody times, as on a real GPU."""
+"""INNKEEPER_SIM=times=hidden: plans price kernels without measured times, as on a real GPU."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ROOMS = {"linear": "5MiB", "conv": "6MiB", "attention": "4MiB", "LSTM": "5MiB"}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROOMS)
 def test_kernels_are_priced_by_their_work(run_python: RunProgram, name: str) -> None:
-    """The prices have the simulator's formulas: they are its times, but for operators of several kernels."""
+    """Prices use the simulator's formulas: its times, except for operators of several kernels."""
     told, hidden = (
         json.loads(run_python("-c", TRAIN, name, ROOMS[name], INNKEEPER_SIM=f"times={times}").stdout)
         for times in ("told", "hidden")
@@ -61,7 +61,7 @@ def test_kernels_are_priced_by_their_work(run_python: RunProgram, name: str) -> 
 
 @pytest.mark.slow
 def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
-    """Kernels take half to twice what they are priced at, and no bit depends on it."""
+    """Kernels take half to twice their price, and no bit depends on it."""
     runs = {
         sim: json.loads(run_python("-c", TRAIN, "linear", ROOMS["linear"], INNKEEPER_SIM=sim).stdout)
         for sim in (
@@ -80,12 +80,12 @@ def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
     assert hidden["kernels"] == pytest.approx(model["kernels"], rel=0.002), "prices know no factors"
 
 
-# A slow GPU, so that little room suffices to measure it.
+# A slow GPU, so that little memory suffices to measure it.
 SLOW = "times=hidden,card=custom:1:1:1GiB,link=custom:1"
 
 
 def measured(run_python: RunProgram, room: str, **env: str) -> tuple[list[str], dict[str, float]]:
-    """What the probe says, and the program."""
+    """Lines of the probe, and the results of the program."""
     done = run_python("-c", TRAIN, "linear", room, INNKEEPER_LOG="info", **env)
     said = [line for line in done.stderr.splitlines() if "measured of" in line]
     return said, json.loads(done.stdout)
@@ -104,7 +104,7 @@ def test_a_gpu_is_measured_once_and_no_bit_depends_on_it(run_python: RunProgram)
 
 @pytest.mark.slow
 def test_prices_have_the_measured_rates(run_python: RunProgram) -> None:
-    """With truth, memory is slower than its name promises; prices know it once it is measured."""
+    """With truth, memory is slower than its name promises; prices include it once it is measured."""
     sim = f"{SLOW},truth=random:1"
     said, on = measured(run_python, "5MiB", INNKEEPER_SIM=sim)
     _, off = measured(run_python, "5MiB", INNKEEPER_SIM=sim, INNKEEPER_PROBE="off")

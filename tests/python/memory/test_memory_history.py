@@ -45,7 +45,7 @@ def test_a_snapshot_names_who_made_what_and_what_is_gone():
         ("alloc", "before the record"),
     ]
     assert [row["time_us"] for row in events] == list(range(1, 7))
-    del a, c  # recording goes on
+    del a, c  # Recording goes on.
     assert len(memory._snapshot()["segments"]) == 1
     assert len(memory._snapshot()["device_traces"][0]) == 10
 
@@ -75,9 +75,9 @@ def test_one_record_at_a_time(tmp_path: Path):
         pytest.raises(RuntimeError, match=r"a\.trace is being recorded: one record at a time"),
     ):
         memory._record_memory_history()
-    memory._record_memory_history(None)  # the other record's end is not ours
+    memory._record_memory_history(None)  # The other record's end is not ours.
     torch.ones(3, device="managed")
-    assert memory._snapshot()["device_traces"] == [[]]  # what was recorded, which is nothing
+    assert memory._snapshot()["device_traces"] == [[]]  # Nothing was recorded.
 
 
 @pytest.mark.usefixtures("ended")

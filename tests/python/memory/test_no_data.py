@@ -15,7 +15,7 @@ import torch, innkeeper, models
 from torch import nn
 """
 
-# Each training in one process: what it did, and what of it is there at the end.
+# Each training in one process: its losses and times, and the memory in use at the end.
 TRAIN_ALL = """
 done = {}
 for name, train in models.TRAININGS.items():
@@ -122,10 +122,11 @@ print(json.dumps([tried, refused, others]))
 """
 
 NOT_AS_WITH_DATA = {
-    "_native_batch_norm_legit",  # evaluating gives statistics of a size that CPU kernels leave empty
+    # Evaluating gives statistics of a size that CPU kernels leave empty.
+    "_native_batch_norm_legit",
     "native_batch_norm",
-    "as_strided_partial_views",  # reaches behind the end of a copy's storage
-    "tensor_split",  # asks for indices on the CPU, as on CUDA
+    "as_strided_partial_views",  # Reaches beyond the end of a copy's storage.
+    "tensor_split",  # Needs indices on the CPU, as on CUDA.
 }
 
 
@@ -143,9 +144,10 @@ def test_the_same_operators_take_the_same_time_as_with_data(run_python: RunProgr
     blank = json.loads(run(run_python, TRAIN_ALL, "early,data=off", nodes, tmp_path))
     for name, (ops, seconds, peak, losses, weights) in real.items():
         assert any(losses) and not any(blank[name][3]) and blank[name][4] != weights, name
-        # What kernels allocate for themselves is not charged without data.
+        # Memory that kernels allocate for themselves is not charged without data.
         assert 0.5 * peak < blank[name][2] <= peak, name
-        if name != "mlp-autocast":  # its scaler looks at the gradients to see whether it skips the step
+        # Its scaler reads the gradients to decide whether it skips the step.
+        if name != "mlp-autocast":
             assert blank[name][0] == ops, name
             # A kernel's own workspace, which an LSTM's gives back, may have no shape.
             assert blank[name][1] == pytest.approx(seconds, rel=0.01), name

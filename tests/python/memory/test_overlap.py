@@ -1,4 +1,4 @@
-"""Copies run beside kernels, on queues of their own: by the simulators' clock, which is a model and exact."""
+"""Copies run concurrently with kernels, on own queues: by the simulators' clock, an exact model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_copy_runs_beside_kernels(target: str, configure: Callable[[str], None
     moved = torch.ones(4 << 20, device="managed")
 
     def took(*works: Callable[[], None]) -> float:
-        """Simulated seconds, of works on data that are not at the target yet."""
+        """Simulated seconds of works on data that are not at the target yet."""
         innkeeper.prefetch(moved, "sim:0")
         moved.add_(1)
         if target == "sim:0":
@@ -36,14 +36,14 @@ def test_a_copy_runs_beside_kernels(target: str, configure: Callable[[str], None
         for _ in range(20):
             weight @ weight
 
-    took(compute)  # memory for the results is there from now on
+    took(compute)  # Allocates memory for the results.
     alone = took(copy), took(compute)
     assert min(alone) > 1e-4
     assert took(copy, compute) < max(alone) * 1.05
 
 
 def simulated_ms(work: Callable[[], object]) -> float:
-    """What the work takes until the device has done it, in simulated milliseconds."""
+    """Time of the work until the device has done it, in simulated milliseconds."""
     torch.managed.synchronize()
     before = innkeeper.stats()["simulated_seconds"]
     work()
@@ -97,7 +97,7 @@ def test_a_result_goes_to_pinned_memory_beside_kernels(configure: Callable[[str]
 
 @pytest.mark.parametrize("case", ["pageable", "blocking", "other dtype", "other strides"])
 def test_other_copies_wait_for_kernels(case: str, configure: Callable[[str], None]):
-    """As on CUDA, or as what a kernel has a part in."""
+    """These copies wait as on CUDA, or because a kernel takes part in them."""
     configure("sim:1x128MiB,host:1GiB")
     copies = Copies()
     source = {
@@ -133,7 +133,7 @@ def test_pageable_memory_is_copied_at_its_own_rate(configure: Callable[[str], No
 
 
 def test_a_copy_out_and_in_again_of_one_pinned_buffer_are_in_order(configure: Callable[[str], None]):
-    """As save_on_cpu(pin_memory=True) does it, whose second copy reads what the first wrote."""
+    """save_on_cpu(pin_memory=True) does this: its second copy reads the bytes that the first wrote."""
     configure("sim:1x128MiB,host:1GiB")
     copies = Copies()
     copy = simulated_ms(lambda: copies.result.copy_(copies.value))

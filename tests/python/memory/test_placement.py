@@ -79,7 +79,8 @@ def test_prefetch_brings_a_module_to_a_node():
     before = innkeeper.stats()
     with innkeeper.resident(module, "sim:1"):
         assert all("sim:1" in places for places in innkeeper.where(module).values())
-    assert innkeeper.stats()["bytes_fetched"] == before["bytes_fetched"]  # all was there
+    # All tensors were present.
+    assert innkeeper.stats()["bytes_fetched"] == before["bytes_fetched"]
 
 
 def test_a_prefetched_copy_is_named_before_its_first_use():
@@ -144,7 +145,7 @@ def test_resident_gives_the_real_tensor_and_keeps_writes():
     with innkeeper.resident(x) as real:
         assert real.device.type != "managed" and real.shape == x.shape and real.stride() == x.stride()
         real.add_(0)
-    del real  # who keeps it keeps its replica in place
+    del real  # A kept reference would keep its replica in place.
     with innkeeper.resident(x, "host", write=True) as real:
         assert real.device.type == "cpu"
         real.mul_(10)
@@ -179,7 +180,8 @@ def test_experiments_have_streams_of_their_own():
         thread.start()
     for thread in threads:
         thread.join()
-    assert torch.equal(torch.rand(3, device="managed"), expected)  # the process's stream was not touched
+    # The process's stream is unchanged.
+    assert torch.equal(torch.rand(3, device="managed"), expected)
     assert all(torch.equal(alone[n], together[n]) for n in range(4))
 
 
@@ -226,7 +228,7 @@ def test_experiments_are_named():
 
 
 class _BornInBackward(torch.autograd.Function):
-    """Notes, in backward, the thread, where a tensor without operands is born, and what the stream gives."""
+    """Records in backward the thread, the node of a new tensor without operands, the stream's numbers."""
 
     seen: ClassVar[list[tuple[int, list[str], Tensor]]] = []
 
@@ -298,6 +300,6 @@ def test_what_kernels_on_the_host_allocate_counts(configure: Callable[[str], Non
     q, r = torch.linalg.qr(x)
     host = innkeeper.stats()["nodes"]["host"]
     assert host["resident"] == host["recount"] >= sum(t.nbytes for t in (x, q, r))
-    assert host["peak"] > host["resident"]  # scratch memory, which is gone
+    assert host["peak"] > host["resident"]  # Scratch memory, which is free again.
     with pytest.raises(torch.OutOfMemoryError, match=r"32\.0 MiB asked, .* of its budget of 8\.0 MiB"):
         x.expand(32, 512, 512).contiguous()

@@ -88,7 +88,7 @@ on_demand, planned = managed(kind, planning=False), managed(kind, planning=True)
 print(json.dumps([plain, on_demand, planned, managed(kind, planning=True, recompute=True)]))
 """
 
-# Reads in turn: no kernel's own memory disturbs the figure.
+# Reads in a fixed order: no kernel's own memory affects the figure.
 SHORT = """
 import json
 import innkeeper, torch
@@ -144,7 +144,7 @@ def test_plans_change_no_bit_and_cost_nothing(run_python: RunProgram, kind: str)
     assert recompute["simulated_seconds"] <= 1.02 * planned["simulated_seconds"]
 
 
-# A model that fits neither the card nor the host, and a host that computes.
+# A model that fits neither the GPU nor the host, and a host that computes.
 SPILLED = SCRIPT.replace('"sim:1x5MiB,host:256MiB"', "sys.argv[2]")
 
 
@@ -171,7 +171,7 @@ def test_with_what_is_short_nothing_moves(run_python: RunProgram):
     assert done.returncode == 0, done.stderr
     planned, fetched_with_it, fetched_with_half = json.loads(done.stdout)
     assert planned["period"]["bytes_short"] > 0 and fetched_with_it == 0 < fetched_with_half
-    # Hardly anything is computed: the link (PCIe 4, 25 GB/s) is what takes longest.
+    # The operators compute little: the link (PCIe 4, 25 GB/s) takes longest.
     last = planned["period"]
     assert planned["time_bound"] == pytest.approx(planned["bytes_bound"] / 25e9)
     assert 0 < last["kernel_seconds"] < planned["time_bound"] < last["seconds"]
@@ -217,7 +217,7 @@ def test_what_moves_has_the_names_of_modules_and_optimizers(run_python: RunProgr
     assert " ms; at this budget no plan takes less than " in both
 
 
-# Written, and read after that: so it must be written back, whatever touched it last.
+# The tensor is written, then read: so it must be written back, whichever use is the last.
 READ_LAST = """
 import innkeeper, torch
 

@@ -1,4 +1,4 @@
-"""What is dropped is computed again, to the bit, by stress (as plans have it: test_recompute_plans.py)."""
+"""Discarded tensors are recomputed, to the bit, by stress (plans do the same: test_recompute_plans.py)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ print(again)
 
 
 def recomputed(run_python: RunProgram, script: str, stress: str = "recompute") -> int:
-    """How many results a script has recomputed; it prints the number."""
+    """Number of results that a script has recomputed; the script prints it."""
     done = run_python("-c", script, INNKEEPER_STRESS=stress)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)

@@ -1,4 +1,4 @@
-"""What plans recompute instead of copying: by default, to the bit, by operators that repeat theirs."""
+"""Plans recompute tensors instead of copying them: by default, to the bit, by repeatable operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""innkeeper.record: what operators touch and what they cost, in a file that `innkeeper replay` plays."""
+"""innkeeper.record: operators' accesses and costs, in a file that `innkeeper replay` plays."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_operators_births_and_deaths_are_recorded(
         b.add_(1)
         del b
         recording.step()
-    a.add_(1)  # not recorded any more
+    a.add_(1)  # Not recorded any more.
     found = lines(tmp_path / name)
     size = 4 * 256 * 256
     product = re.fullmatch(

@@ -1,4 +1,4 @@
-"""Requests about where bytes are, while others use them: none changes a bit, none waits for itself."""
+"""Requests about bytes' places, while other threads use them: none changes a bit or waits for itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def test_host_memory_is_flat_while_a_tensor_goes_to_and_fro():
     x = torch.zeros(MIB // 4, device="managed")
     innkeeper.manager().reset_stats()
     before = innkeeper.stats()["nodes"]["host"]["resident"]
-    for _ in range(400):  # nothing here asks for statistics, which would clean up
+    # No code here reads statistics, which would free parked memory.
+    for _ in range(400):
         innkeeper.evict(x)
         x.add_(1)
     assert innkeeper.stats()["nodes"]["host"]["peak"] - before <= 8 * MIB
@@ -55,7 +56,7 @@ def test_host_memory_is_flat_over_a_training():
                 step()
             peaks.append(innkeeper.stats()["nodes"]["host"]["peak"])
         assert innkeeper.stats()["evictions"] > 0
-        assert max(peaks) <= 48 * MIB, peaks  # four times 6 MiB, and what is on its way
+        assert max(peaks) <= 48 * MIB, peaks  # Four times 6 MiB, and the moves in flight.
         assert peaks[-1] <= 1.2 * peaks[0], peaks
     finally:
         for name, nbytes in budgets.items():
@@ -63,7 +64,7 @@ def test_host_memory_is_flat_over_a_training():
 
 
 def write_under_hints(home: str, to: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """A tensor that is written at ``home`` while another thread prefetches it, and what it should be."""
+    """A tensor that a loop writes at ``home`` while another thread prefetches it, and its expected value."""
     plain = torch.arange(float(MIB // 4))
     x = plain.to("managed")
     stop = threading.Event()
@@ -103,7 +104,7 @@ def test_whoever_would_wait_for_himself_is_told_at_once():
         with pytest.raises(ValueError, match=r"this thread works on the block itself at host .*resident\(\)"):
             x.add_(1)
         assert real.sum().item() == 1000
-        assert (x + 1).sum().item() == 2000  # reading needs no wait
+        assert (x + 1).sum().item() == 2000  # Reading needs no wait.
     with pytest.raises(ValueError, match="real memory at host is still held by somebody"):
         x.add_(1)
     del real
@@ -146,7 +147,7 @@ def grow(module: nn.Linear) -> None:
 
 @pytest.mark.parametrize("change", [exchange_data, assign_state, swap, to_cpu, shrink, grow])
 def test_what_was_resident_is_let_go_whatever_became_of_the_tensor(change: Callable[[nn.Linear], None]):
-    """The block was looked up again by the tensor: another's hold was given back, or the process ended."""
+    """A second look-up by the tensor released another block's hold, or ended the process."""
     module = nn.Linear(3, 3, device="managed")
     kept = module.weight.detach()
     with innkeeper.resident(module, "sim:0"):

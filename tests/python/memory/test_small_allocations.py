@@ -1,4 +1,4 @@
-"""A small allocation that fails, anywhere: each verb happens, or leaves all as it was with an error."""
+"""A failing small allocation at any place: each verb succeeds, or leaves all unchanged with an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators larger than every accelerator: slice by slice, on the host, or an error, as it is set."""
+"""Operators larger than every accelerator run in slices, on the host, or fail, depending on the setting."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import torch
 from torch import nn
 
 KIB = 1 << 10
-SMALL = "sim:2x2MiB,host:256MiB"  # a matrix() below has 4 MiB
+SMALL = "sim:2x2MiB,host:256MiB"  # A matrix() below has 4 MiB.
 
 
 @pytest.fixture
 def small(configure: Callable[[str], None]) -> Iterator[None]:
     configure(SMALL)
     before = torch.get_num_threads()
-    torch.set_num_threads(2)  # with more the slices of a simulated card must be larger
+    torch.set_num_threads(2)  # With more threads the slices of a simulated GPU must be larger.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -74,7 +74,8 @@ def test_what_is_no_slice_runs_on_the_host():
     assert same(managed_a @ managed_b, a @ b)
     assert same(managed_a.expand(2, 1024, 1024) + 1, a.expand(2, 1024, 1024) + 1)
     assert same(managed_a[:, ::2].exp(), a[:, ::2].exp())  # not dense
-    assert same(nn.functional.gelu(managed_a.t()), nn.functional.gelu(a.t()))  # not row by row
+    # Not row by row.
+    assert same(nn.functional.gelu(managed_a.t()), nn.functional.gelu(a.t()))
     # Broadcast: CPU kernels' threads begin anywhere in a row.
     assert same(managed_a * managed_b[3], a * b[3])
     assert same(managed_a * managed_b[:, 3:4].contiguous(), a * b[:, 3:4].contiguous())
@@ -90,7 +91,7 @@ def test_operands_that_fit_and_results_that_do_not():
     assert same(managed.repeat(1000), x.repeat(1000))
     assert same(torch.cdist(managed[:, None], managed[:, None]), torch.cdist(x[:, None], x[:, None]))
     torch.manual_seed(3)
-    dropped = nn.functional.dropout(managed.repeat(300), 0.5)  # 1.2 MiB, and as much again, and the mask
+    dropped = nn.functional.dropout(managed.repeat(300), 0.5)  # 1.2 MiB, and as much again, and the mask.
     assert 0.4 < (dropped == 0).double().mean().item() < 0.6
 
 
@@ -162,7 +163,7 @@ def test_operands_that_share_memory_count_once(configure: Callable[[str], None])
         del whole
         nn.functional.scaled_dot_product_attention(q, k, v)
         torch.addmm(large, large, large)
-        torch.cat([large[:100]] * 3)  # 5.6 MiB, were it each its own
+        torch.cat([large[:100]] * 3)  # 5.6 MiB, if each had its own bytes.
     assert ops_at("host") == 0
 
 
@@ -269,7 +270,7 @@ BY_VECTORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 @pytest.mark.parametrize("operator", BY_VECTORS.values(), ids=BY_VECTORS.keys())
 def test_the_bits_are_those_of_the_whole(operator: Callable[[torch.Tensor], torch.Tensor], threads: int):
-    """CPU kernels compute the rest that makes no vector by another formula, and each thread has one."""
+    """CPU kernels compute elements outside full vectors by another formula, and each thread has some."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -282,7 +283,7 @@ def test_the_bits_are_those_of_the_whole(operator: Callable[[torch.Tensor], torc
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_so_they_are_of_what_some_of_the_threads_compute(configure: Callable[[str], None], threads: int):
-    """Of few elements CPU kernels give parts to fewer threads; to how many, each kernel has its own way."""
+    """For few elements CPU kernels use fewer threads, by rules that differ between kernels."""
     configure("sim:64KiB,host:256MiB")
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -337,7 +338,7 @@ def test_operands_that_overlap_are_refused_as_ever():
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("large", [False, True])
 def test_results_beside_operands_that_fit_alone(large: bool):
-    x = matrix(1, 64 if large else 16, 32, 600)  # the smaller one: 1.2 MiB of an accelerator's 2
+    x = matrix(1, 64 if large else 16, 32, 600)  # The smaller one has 1.2 MiB of an accelerator's 2.
     norm, plain = nn.BatchNorm1d(32).to("managed"), nn.BatchNorm1d(32)
     assert same(norm(x.to("managed")).detach(), plain(x).detach())
     assert same(norm.running_var, plain.running_var) and norm.num_batches_tracked.item() == 1

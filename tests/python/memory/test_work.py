@@ -1,4 +1,4 @@
-"""The floating-point operations that records tell of, against PyTorch's own counter and against formulas."""
+"""Floating-point operations in records, compared with PyTorch's own counter and with formulas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def by_pytorch(work: Work) -> float:
 
 
 def train(build: Callable[[], nn.Module], *shape: int, grad: bool = True) -> Work:
-    """A forward and a backward pass; with ``grad`` the input wants its gradient, too."""
+    """A forward and a backward pass; with ``grad`` the input has a gradient, too."""
 
     def run(device: str) -> None:
         model = build().to(device)
@@ -70,7 +70,7 @@ def with_products(device: str) -> None:
 
 
 class Block(nn.Module):
-    """A transformer's, of modules that have rules of their own."""
+    """A transformer's block, of modules with counting rules of their own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ KNOWN: dict[str, Work] = {
 }
 
 
-# What PyTorch's counter leaves out: attention by the CPU's kernel, two products and five backward.
+# Operations that PyTorch's counter omits: attention by the CPU's kernel, two products and five backward.
 LEFT_OUT = {"a transformer's block": (2 + 5) * (2 * 2 * 4 * 24 * 24 * 8)}
 
 
@@ -161,7 +161,7 @@ def test_products_in_place(counted: Callable[[Work], float]) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_is_two_products_and_five_backward(counted: Callable[[Work], float], causal: bool) -> None:
-    """PyTorch counts so what GPUs run; its counter has no rule for the CPU's kernel."""
+    """PyTorch counts GPU kernels so; its counter has no rule for the CPU's kernel."""
     product = 2 * 2 * 4 * 24 * 40 * 16
     assert counted(attend(causal, grad=False)) == 2 * product
     assert counted(attend(causal, grad=True)) == (2 + 5) * product
@@ -170,7 +170,7 @@ def test_attention_is_two_products_and_five_backward(counted: Callable[[Work], f
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("packed", [False, True])
 def test_recurrent_networks(counted: Callable[[Work], float], kind: type[nn.RNNBase], packed: bool) -> None:
-    """Each step goes through each matrix once, and twice backward."""
+    """Each step uses each matrix once, and twice backward."""
     lengths = [7, 7, 7] if not packed else [7, 4, 2]
 
     def run(device: str) -> None:
@@ -182,7 +182,7 @@ def test_recurrent_networks(counted: Callable[[Work], float], kind: type[nn.RNNB
         (out.data if packed else out).square().mean().backward()
 
     gates = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}[kind]
-    matrices = 2 * gates * 8 * ((12 + 8) + (16 + 8))  # two directions, two layers
+    matrices = 2 * gates * 8 * ((12 + 8) + (16 + 8))  # Two directions, two layers.
     assert counted(run) == pytest.approx(2 * 3 * sum(lengths) * matrices, rel=0.1)
 
 

@@ -1,4 +1,4 @@
-"""`python -m innkeeper`: as with Python itself, but that cuda is managed. What cannot be mapped says so."""
+"""`python -m innkeeper`: like Python itself, but cuda is managed. Unmappable features raise an error."""
 
 # ruff: noqa: E501  (scripts in strings)
 
@@ -104,7 +104,7 @@ def test_without_torch_nothing_is_loaded(scripts: Scripts):
     )
 
 
-LOOK = "importlib.util; importlib.util.find_spec('torch')"  # as transformers does before it imports it
+LOOK = "importlib.util; importlib.util.find_spec('torch')"  # transformers does this before it imports torch.
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_workers_of_a_data_loader(scripts: Scripts):
     assert scripts.ok(LOADER) == f"{sums}\n{sums}\n"
 
 
-# What cuda is.
+# Properties of cuda.
 
 
 def test_how_the_device_shows_itself(scripts: Scripts):
@@ -330,7 +330,7 @@ def test_scripts_that_are_told_not_to_do_not(scripts: Scripts, tmp_path: Path, f
     assert scripts.run("flag.py").stdout == "cuda:0 True\n"
 
 
-# What cannot be mapped.
+# Features that cannot be mapped.
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ print([name for name, node in innkeeper.stats()["nodes"].items() if node["ops"] 
 
 
 def test_a_thread_that_has_not_chosen_is_at_cuda_0(scripts: Scripts):
-    """After the first "cuda:0" what was born without an index went to the emptiest node, which is sim:1 then."""
+    """After the first "cuda:0" a tensor without an index went to the emptiest node, which is sim:1 then."""
     code = "import torch, innkeeper\na = torch.zeros(1 << 16, device='cuda:0')\n"
     code += "print(innkeeper.where(a), innkeeper.where(torch.zeros(4, device='cuda')))"
     assert scripts.ok(code) == "['sim:0'] ['sim:0']\n"
@@ -203,7 +203,7 @@ def test_the_environment_may_hide_simulated_gpus_as_it_does_real_ones(scripts: S
     code = "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())"
 
     def seen(listed: str, nodes: str = "sim:2x1MiB,host:64MiB") -> str:
-        # Of its own words alone: a note says what hides the devices.
+        # Output of the script alone: a note names the variable that hides the devices.
         return scripts.ok(code, CUDA_VISIBLE_DEVICES=listed, INNKEEPER_NODES=nodes).strip()
 
     for hides in ("", "-1", "7", "GPU-5ebe9f43", "1,1"):
@@ -263,7 +263,7 @@ with FakeTensorMode() as mode:
 
 
 def test_copies_between_tight_devices_in_both_directions_never_wait_for_each_other(scripts: Scripts):
-    """Each copy needs room on one device while it reads the other; waiting with a pin there was a deadlock."""
+    """Each copy needs free space on one device while it reads the other; a wait with a pin was a deadlock."""
     code = """
 import threading, torch
 shape = (256, 256)
@@ -288,7 +288,7 @@ print(wrong)
 
 
 def test_what_a_layout_is_made_of_is_on_the_tensors_device(scripts: Scripts):
-    """LibTorch's kernels for out-of-tree devices make their parts on the current device, whatever was said."""
+    """LibTorch's kernels for out-of-tree devices make their parts on the current device, not the given one."""
     code = """
 import torch, warnings
 warnings.simplefilter("ignore")
@@ -381,7 +381,7 @@ if __name__ == "__main__":
 
 
 def test_memory_counters_of_a_device(scripts: Scripts):
-    """On the node and for the device, since the engine may keep a device's tensors elsewhere."""
+    """Counters of the node and of the device, since the engine may keep a device's tensors elsewhere."""
     code = """
 import torch
 MIB = 1 << 20
@@ -442,7 +442,7 @@ for wrong in (lambda: a + b, lambda: torch.ones(1, device="managed:2"), lambda: 
 
 
 def test_sums_over_devices_are_made_without_a_warning(scripts: Scripts):
-    """PyTorch asks its module of NCCL for it, which is another object than what ``torch.cuda`` shows."""
+    """PyTorch calls its own module of NCCL for it, another object than the one in ``torch.cuda``."""
     code = """
 import torch, warnings
 warnings.simplefilter("error")
@@ -461,7 +461,7 @@ def test_a_process_of_two_gpus_in_a_group(scripts: Scripts):
 
 
 def test_operators_draw_from_the_stream_of_their_tensors_device(scripts: Scripts):
-    """Dropout of a nested tensor drew from the first device's stream, whatever its own device was."""
+    """Dropout of a nested tensor drew from the first device's stream, for a tensor on any device."""
     code = """
 import torch, warnings
 warnings.simplefilter("ignore")

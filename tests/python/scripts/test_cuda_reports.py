@@ -1,4 +1,4 @@
-"""What a program made for CUDA is told of its devices: memory, times, properties, profiles."""
+"""Reports to a program made for CUDA about its devices: memory, times, properties, profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch.cuda says of its state under run --managed: docs/design/cuda_state.md, row by row."""
+"""State that torch.cuda reports under run --managed: docs/design/cuda_state.md, row by row."""
 
 # ruff: noqa: E501  (scripts in strings)
 
@@ -16,7 +16,7 @@ import torch
 
 PAGE = ROOT / "docs" / "design" / "cuda_state.md"
 
-# What is asked in a child of its own, since a runtime that has started stays so.
+# Each question runs in a child of its own, since a runtime that has started stays so.
 ASKED = """
 import json, os, torch
 

@@ -84,8 +84,8 @@ raises(RuntimeError, "tensors along scatter dim 1", lambda: comm.scatter(whole, 
 raises(IndexError, "Dimension out of range", lambda: comm.scatter(whole, (0, 1), dim=2))
 """
     said = lines(code)
-    for first, viewed in ((0, False), (4, True)):  # from the CPU, and from cuda:0
-        counts = (3, 2, 3, 3)  # four columns in thirds are two parts
+    for first, viewed in ((0, False), (4, True)):  # The first sends from the CPU, the second from cuda:0.
+        counts = (3, 2, 3, 3)  # Four columns in thirds are two parts.
         assert said[first : first + 4] == [f"{list(range(n))} True True {viewed}" for n in counts]
     assert said[8:] == ["2", "[True, True]"]
 

@@ -38,7 +38,7 @@ RUNS = [
 
 
 def losses(text: str) -> list[str]:
-    """What a script printed, but how fast it was, which Trainer prints too."""
+    """Output of a script without its speed, which Trainer prints too."""
     return [line for line in text.splitlines() if "per_second" not in line]
 
 

@@ -1,4 +1,4 @@
-"""Writes what innkeeper.stats() says at the end of a script to the file that INNKEEPER_TEST_STATS names."""
+"""Writes innkeeper.stats() at the end of a script to the file that INNKEEPER_TEST_STATS names."""
 
 import atexit
 import json
@@ -11,7 +11,8 @@ def tell():
     innkeeper = sys.modules.get("innkeeper")
     if innkeeper is not None and multiprocessing_child() is False and innkeeper._C.started():
         stats = innkeeper.stats()
-        if any(node["peak"] for node in stats["nodes"].values()):  # torchrun itself has asked for the devices
+        # torchrun's own process has used the devices.
+        if any(node["peak"] for node in stats["nodes"].values()):
             # Two processes of torchrun end at once: one's words stand there, and whole.
             mine = Path(f"{os.environ['INNKEEPER_TEST_STATS']}.{os.getpid()}")
             mine.write_text(json.dumps(stats))

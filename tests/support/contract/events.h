@@ -13,7 +13,7 @@
 
 namespace innkeeper::test::contract {
 
-// Copies that were put, one after the other: in, and out again.
+// Copies in order: in, and out again.
 struct ThereAndBack {
   const Contents& bytes;
   Contents& back;
@@ -100,7 +100,7 @@ inline void a_null_event_is_long_past(Trial& t) {
   t.device().give_back(t.take(kSize), nothing);
 }
 
-// Of another device, which knows nothing of this one's queues.
+// An event of another device, which knows nothing of this one's queues.
 inline void others_events_are_waited_for(Trial& t) {
   struct Other final : EventState {
     explicit Other(Contents& into) : bytes(into) {}
@@ -130,7 +130,7 @@ inline void others_failures_are_told(Trial& t) {
     const Status status = t.device().wait(queue, failed);
     t.expect(status.code() == Code::io_error && status.message() == "the disk is gone", "as they were told");
   }
-  t.give_back(t.take(kSize), {failed});  // it is over, in vain
+  t.give_back(t.take(kSize), {failed});  // The event is over: its work failed.
 }
 
 }  // namespace innkeeper::test::contract

@@ -43,7 +43,7 @@ inline void once_lost_it_refuses_everything(Trial& t) {
   lost(t.device().record(Queue::compute).status(), "record()");
   lost(t.device().copy_in(memory.data(), bytes.data(), kSize).status(), "copy_in()");
   lost(t.device().copy_out(bytes.data(), memory.data(), kSize).status(), "copy_out()");
-  memory.reset();  // does no harm
+  memory.reset();  // The release does no harm.
 }
 
 }  // namespace innkeeper::test::contract

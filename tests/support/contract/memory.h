@@ -71,7 +71,7 @@ inline void asked_for_nothing_it_takes_nothing(Trial& t) {
   t.expect(t.books().charged() == Bytes(0), "and cost nothing");
 }
 
-// As the engine makes room: inside the allocation that is short of it.
+// The engine evicts so: inside the allocation that is short of space.
 inline void may_be_used_while_it_charges(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
   Contents& saved = t.room(kBytes);
@@ -134,7 +134,7 @@ inline void trimming_leaves_what_is_alive(Trial& t) {
   const Memory memory = t.take(kSize);
   const Event in = t.put(memory, bytes);
   t.finish(in);
-  (void)t.take(MiB(1));  // is free by now
+  (void)t.take(MiB(1));  // Its memory is free by now.
   t.expect(t.device().trim() >= Bytes(0), "how much went is no less than nothing");
   t.expect(t.device().live() == kSize, "what is alive stays");
   t.expect(t.read(memory, kBytes, in) == bytes, "with its bytes");

@@ -1,4 +1,4 @@
-// Copies, and kernels beside them.
+// Copies, and kernels that run concurrently with them.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace innkeeper::test::contract {
 inline void bytes_come_back(Trial& t) {
   for (const size_t size : {1, 3, 63, 64, 65, 4095, 4096, 4097, 1 << 20, (9 << 20) + 13}) {
     const Contents& bytes = t.bytes(size, size);
-    Contents& host = t.room(size + 1);  // from an odd address, and to one
+    Contents& host = t.room(size + 1);  // Odd addresses on the host, for the source and the destination.
     std::copy(bytes.begin(), bytes.end(), host.begin() + 1);
     Contents& back = t.room(size + 2, 0xEE);
     const Bytes length(static_cast<int64_t>(size));
@@ -79,7 +79,7 @@ inline void peers_copy_in_order(Trial& t) {
   t.expect(t.books().charged(Books::kPeerNode) == Bytes(0), "its memory was its own");
 }
 
-// What has no peers, or another make, says no.
+// A device without peers, or of another make, refuses.
 inline void strangers_are_no_peers(Trial& t) {
   struct Stranger final : Device {
     NodeKind kind() const override { return NodeKind::host; }

@@ -1,4 +1,4 @@
-// How much memory the checks of the contract take, where it does not matter.
+// Default memory of the contract's checks, bytes.
 #pragma once
 
 #include "support/device_rig.h"

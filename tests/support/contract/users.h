@@ -1,4 +1,4 @@
-// Whose memory it is: who is given it comes after who used it.
+// Ownership of memory: the next user of memory comes after its earlier users.
 #pragma once
 
 #include <utility>
@@ -7,7 +7,8 @@
 
 namespace innkeeper::test::contract {
 
-// In a queue's order only: a kernel that nobody waited for wrote last what is given to a copy.
+// The order of a queue is the only one here: a kernel without a wait wrote the memory last, and a copy gets
+// it next.
 inline void memory_comes_after_the_kernels_that_used_it(Trial& t) {
   const Contents& bytes = t.room(kBytes, 9);
   Memory memory = t.take(kSize, Queue::compute);
@@ -17,7 +18,7 @@ inline void memory_comes_after_the_kernels_that_used_it(Trial& t) {
   Memory again = t.take(kSize);
   t.expect(!t.offers(kReuses) || again.data() == before, "the memory is given again");
   const Event in = t.put(again, bytes);
-  t.finish(in);  // before anybody waits for the kernel
+  t.finish(in);  // Ends the copy before any wait for the kernel.
   t.order(Queue::compute, in);
   t.expect(t.rig().look(again.data(), kSize) == 9, "the copy comes after the kernel");
 }
@@ -35,7 +36,7 @@ inline void a_copy_is_given_memory_after_its_users(Trial& t) {
   Memory again = t.take(kSize);
   t.expect(!t.offers(kReuses) || again.data() == before, "the memory is given again");
   const Event in = t.put(again, others);
-  t.finish(in);  // before anybody waits for its users
+  t.finish(in);  // Ends the copy before any wait for the memory's users.
   t.expect(t.read(again, kBytes, in) == others, "who is given it has it for himself");
   t.finish(out);
   t.expect(back == bytes, "and comes after who used it");
@@ -59,7 +60,7 @@ inline void a_kernel_is_given_memory_after_its_users(Trial& t) {
   t.expect(back == bytes, "and comes after who used it");
 }
 
-// Memory carries its users: it is waited for by who is given it.
+// Memory carries its users: the next owner waits for them, no other work does.
 inline void only_who_is_given_memory_waits(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
   Contents& back = t.room(kBytes);
@@ -75,7 +76,7 @@ inline void only_who_is_given_memory_waits(Trial& t) {
   t.expect(back == bytes, "the copy is whole");
 }
 
-// Memory comes to a copy as soon as the kernels that used it are done.
+// A copy gets memory as soon as the kernels that used it are done.
 inline void a_copy_waits_for_no_kernel_launched_since(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
   Memory memory = t.take(kSize, Queue::compute);

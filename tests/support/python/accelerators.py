@@ -1,4 +1,4 @@
-"""Which accelerators tests take: simulated ones, or with INNKEEPER_TEST_ON=cuda cards (fake: `make cuda`)."""
+"""Which accelerators tests take: simulated ones, or with INNKEEPER_TEST_ON=cuda GPUs (fake: `make cuda`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ KIND = os.environ.get("INNKEEPER_TEST_ON", "sim")
 
 
 def here(text: str) -> str:
-    """A setting or name for simulated accelerators, for those that there are: sim:2x16MiB, sim:0."""
+    """A setting or name for simulated accelerators, translated to those in use: sim:2x16MiB, sim:0."""
     if KIND == "sim":
         return text
 

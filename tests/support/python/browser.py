@@ -19,7 +19,7 @@ CHECK = Path(__file__).with_name("page_check.js")
 
 
 def missing() -> str:
-    """Why there is no browser here; empty if there is one."""
+    """Reason why there is no browser here; empty if there is one."""
     if not program():
         return "no browser is here: chromium is not installed"
     return "" if shutil.which("chromedriver") else "no browser is here: chromium-driver is not installed"
@@ -33,13 +33,14 @@ def program() -> str | None:
 
 @contextmanager
 def started() -> Iterator[Chrome]:
-    """A browser for as long as the block runs."""
+    """A browser while the block runs."""
     options = ChromeOptions()
     options.binary_location = program() or ""
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for argument in ("--headless=new", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"):
         options.add_argument(argument)
-    options.add_argument("--no-sandbox")  # root has none, nor have many containers; the pages are our own
+    # Root has no sandbox, nor have many containers; the pages are our own.
+    options.add_argument("--no-sandbox")
     driver = Chrome(options=options, service=ChromeService(shutil.which("chromedriver")))
     try:
         yield driver

@@ -1,4 +1,4 @@
-"""Fixtures and helpers of the tests that need nodes too small for what they do."""
+"""Fixtures and helpers of tests whose working set exceeds their nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Squeeze = Callable[..., None]
 
 @pytest.fixture
 def squeeze() -> Iterator[Squeeze]:
-    """Gives a function that cuts the simulated nodes' budgets to so many bytes each, for this test.
+    """Gives a function that cuts each simulated node's budget to a number of bytes, for this test.
 
     The test fails if nothing was evicted: then it would have shown nothing.
     """
@@ -39,13 +39,13 @@ def squeeze() -> Iterator[Squeeze]:
 
 
 def flood(nbytes: int, pieces: int = 8) -> float:
-    """Allocates and writes so many bytes of other tensors, so that what is not in use has to leave."""
+    """Allocates and writes `nbytes` of other tensors, so that unused tensors have to leave."""
     others = [torch.full((nbytes // pieces // 4,), float(n), device="managed") for n in range(pieces)]
     return sum(x.sum().item() for x in others)
 
 
 def same(managed: Tensor, plain: Tensor) -> bool:
-    """Bitwise equal, and of the same shape, strides and dtype."""
+    """Whether both are bitwise equal, and of the same shape, strides and dtype."""
     back = managed.detach().cpu()
     return (
         managed.shape == plain.shape

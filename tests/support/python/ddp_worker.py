@@ -1,4 +1,4 @@
-"""A process of a group, for test_distributed.py: runs the case named, prints what it found."""
+"""A process of a group, for test_distributed.py: runs the case named, prints its results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numbers(n: int, start: float = 0.0) -> torch.Tensor:
 
 
 def collectives() -> Any:
-    """What each collective gives, in an order that does not depend on the device."""
+    """Results of each collective, in an order that does not depend on the device."""
     found: dict[str, Any] = {}
     x = numbers(5, RANK)
     dist.all_reduce(x)
@@ -78,12 +78,12 @@ def collectives() -> Any:
     found["recv"] = x.tolist()
     x = numbers(3, RANK)
     work = dist.all_reduce(x, async_op=True)
-    y = x + 1  # on the managed device this waits; on the CPU whoever does it is to blame
+    y = x + 1  # The managed device waits here; on the CPU the program must wait first.
     work.wait()
     assert DEVICE == "cpu" or y.equal(x + 1)
     found["async"] = x.tolist()
     dist.barrier()
-    dist.barrier(device_ids=[RANK])  # as libraries write it
+    dist.barrier(device_ids=[RANK])  # Libraries pass the device so.
     objects = [{"rank": RANK}]
     dist.broadcast_object_list(objects)
     found["objects"] = objects
@@ -138,7 +138,7 @@ def unused() -> Any:
 
 
 def sync_batch_norm() -> Any:
-    """How far a batch norm of all processes' parts is from one of the whole batch, after training."""
+    """Difference between a batch norm of all processes' parts and one of the whole batch, after training."""
     torch.manual_seed(0)
     batch, world = torch.randn(8, 4, 3, 3), dist.get_world_size()
     whole = nn.Sequential(nn.BatchNorm2d(4), nn.Conv2d(4, 2, 3))
@@ -157,7 +157,7 @@ def sync_batch_norm() -> Any:
 
 
 def all_gather_of_other_shapes() -> Any:
-    """What NCCL takes: the output's shape need not begin with the number of processes."""
+    """NCCL accepts this: the output's shape need not begin with the number of processes."""
     mine = torch.full((1, 3), RANK + 1.0).to(DEVICE)
     all_of_it = torch.zeros(1, 3 * dist.get_world_size()).to(DEVICE)
     dist.all_gather_into_tensor(all_of_it, mine)
@@ -195,15 +195,17 @@ def sparse() -> Any:
 
 
 def overlap() -> Any:
-    """The last process sums nothing before the first has all its gradients: a backward that waited for a
-    bucket's sum would never end."""
+    """The last process sums nothing before the first has all its gradients. A backward that waited for a
+    bucket's sum would never end.
+    """
     torch.manual_seed(0)
     model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)]).to(DEVICE)
-    wrapped = DistributedDataParallel(model, bucket_cap_mb=0.02)  # more buckets than one
+    # More buckets than one.
+    wrapped = DistributedDataParallel(model, bucket_cap_mb=0.02)
     store = dist.distributed_c10d._get_default_store()
     happened: list[str] = []
 
-    def sum_up(_, bucket):  # DDP refuses annotations that are strings
+    def sum_up(_, bucket):  # DDP refuses annotations that are strings.
         happened.append(f"bucket {bucket.index()}")
         return allreduce_hook(None, bucket)
 
@@ -225,7 +227,7 @@ def overlap() -> Any:
 
 
 def home() -> Any:
-    """Where tensors without operands are born, when a program says its rank as it does for CUDA's devices."""
+    """Nodes of new tensors without operands, when a program sets its rank as for CUDA's devices."""
     rank = int(os.environ["LOCAL_RANK"])
     torch.accelerator.set_device_index(rank)
     torch.managed.set_device(rank)  # type: ignore[attr-defined]
@@ -265,9 +267,10 @@ def main() -> None:
     evictions = innkeeper.stats()["evictions"]
     dist.destroy_process_group()
     line = json.dumps({"rank": RANK, "found": found, "evictions": evictions}) + "\n"
-    os.write(sys.stdout.fileno(), line.encode())  # at once: others write there too
-    if DEVICE == "cpu" or case == "overlap":  # whose hook gives Python's objects to Gloo's threads
-        os._exit(0)  # past a bug of Gloo's threads: github.com/pytorch/pytorch/issues/190489
+    os.write(sys.stdout.fileno(), line.encode())  # One write: other processes print to the same pipe.
+    # The hook of `overlap` gives Python's objects to Gloo's threads.
+    if DEVICE == "cpu" or case == "overlap":
+        os._exit(0)  # Skips a bug of Gloo's threads: github.com/pytorch/pytorch/issues/190489.
 
 
 if __name__ == "__main__":

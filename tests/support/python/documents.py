@@ -1,4 +1,4 @@
-"""Code blocks of Markdown documents, and their text without what differs between machines."""
+"""Code blocks of Markdown documents, and their text without the parts that differ between machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fences(document: Path) -> list[Fence]:
 
 
 def without_numbers(text: str) -> str:
-    """Numbers with their units as ``#``, and any spaces as one: what another machine prints alike."""
+    """Text with numbers and units as ``#`` and any spaces as one, so that all machines' output is alike."""
     return (
         " ".join(re.sub(r"\d[\d.,]*\d|\d", "#", text).split()).replace("# KiB", "# B").replace("# MiB", "# B")
     )

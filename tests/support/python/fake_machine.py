@@ -39,7 +39,7 @@ card {C}
 
 
 def build_fakes(folder: Path, compiler: str, run_program: RunProgram) -> None:
-    """Compiles the libraries into a folder: some seconds, and no build tree needs to be there."""
+    """Compiles the libraries into a directory: some seconds, and no build tree needs to be there."""
     shared = (FAKES / "call.cc", FAKES / "script.cc")
     for file, sources in {
         "libnvidia-ml.so.1": (FAKES / "fake_nvml.cc", *shared),
@@ -56,7 +56,7 @@ def build_fakes(folder: Path, compiler: str, run_program: RunProgram) -> None:
 
 @dataclass
 class FakeMachine:
-    """Its libraries, and the folder of its script and leases."""
+    """Its libraries, and the directory of its script and leases."""
 
     libraries: Path
     folder: Path
@@ -69,7 +69,7 @@ class FakeMachine:
         given = os.environ | {
             "INNKEEPER_NVML": str(self.libraries / "libnvidia-ml.so.1"),
             "INNKEEPER_FAKE_NVML": str(script),
-            "INNKEEPER_FAKE_CUDA": f"{C},{B},{A}",  # CUDA's order is not NVML's
+            "INNKEEPER_FAKE_CUDA": f"{C},{B},{A}",  # CUDA's order is not NVML's.
             "FAKE_CUDA": str(self.libraries / "libcuda.so.1"),
             "INNKEEPER_LEASE_DIR": str(self.folder / "leases"),
             "INNKEEPER_NODES": "host:64MiB",
@@ -79,20 +79,20 @@ class FakeMachine:
         return given | more
 
     def amd(self) -> dict[str, str]:
-        """Variables that add a card of AMD's with more memory than the others have: GPU-dddddddddddddddd."""
+        """Variables that add a GPU of AMD's with more memory than the others have: GPU-dddddddddddddddd."""
         script = self.folder / "amd"
         script.write_text("card dddddddddddddddd\n  bus 0000:04:00.0\n  memory 192G 0 0\n")
         library = self.libraries / "libamd_smi.so"
         return {"INNKEEPER_AMDSMI": str(library), "INNKEEPER_FAKE_AMDSMI": str(script)}
 
     def fail_free(self, program: str, **environment: str) -> CompletedProcess[str]:
-        """Runs a Python program to a good end."""
+        """Runs a Python program, which must succeed."""
         done = self.run_program(sys.executable, "-c", program, env=self.environment(**environment))
         assert done.returncode == 0, done.stderr
         return done
 
     def run(self, program: str, **environment: str) -> list[str]:
-        """Runs a Python program, in which A, B and C are the cards; gives the lines that it prints."""
+        """Runs a Python program, in which A, B and C are the GPUs; gives the lines that it prints."""
         head = f"import os, sys, innkeeper\nA, B, C = {A!r}, {B!r}, {C!r}\n"
         return self.fail_free(head + program, **environment).stdout.splitlines()
 
@@ -107,5 +107,5 @@ def libraries(compiler: str, run_program: RunProgram, tmp_path_factory: pytest.T
 
 @pytest.fixture
 def machine(libraries: Path, run_program: RunProgram, tmp_path: Path) -> FakeMachine:
-    """One of each test's own."""
+    """A machine of each test's own."""
     return FakeMachine(libraries, tmp_path, run_program)

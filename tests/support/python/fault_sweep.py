@@ -35,10 +35,10 @@ KINDS = {"allocation": 1, "copy": 2, "kernel": 4, "late kernel": 8, "event": 16}
 
 @dataclass
 class Training:
-    """What a step changes, and the step."""
+    """A training step, and the tensors that it changes."""
 
     step: Callable[[], None]
-    tensors: list[Tensor]  # parameters, buffers and the optimizer's state
+    tensors: list[Tensor]  # Parameters, buffers and the optimizer's state.
     parameters: list[Tensor] = field(default_factory=list)
 
 
@@ -54,7 +54,7 @@ def training(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Callable[
         loss().backward()
         optimizer.step()
 
-    step()  # the optimizer makes its state
+    step()  # Makes the optimizer's state.
     optimizer.zero_grad()
     return Training(step, state_of(model, optimizer), list(model.parameters()))
 
@@ -91,7 +91,7 @@ def resnet() -> Training:
 
 
 def optimizer() -> Training:
-    """AdamW over lists (foreach): the gradients are there, the step writes each tensor several times."""
+    """AdamW over lists (foreach): gradients exist, and the step writes each tensor several times."""
     model = nn.Sequential(*(nn.Linear(40, 40) for _ in range(5))).to("managed")
     adam = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=True)
     generator = torch.Generator().manual_seed(1)
@@ -114,7 +114,7 @@ def copies(tensors: list[Tensor]) -> list[Tensor]:
 
 
 class Versions(TorchDispatchMode):
-    """Notes every value that each tensor has between two operators."""
+    """Records every value that each tensor has between two operators."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 
 def between(now: Tensor, versions: list[Tensor]) -> bool:
-    """Whether each element is one that it has in some version."""
+    """Whether each element equals that of some version."""
     known = torch.zeros(now.shape, dtype=torch.bool)
     for version in versions:
         known |= (now == version) | (now.isnan() & version.isnan())
@@ -155,7 +155,7 @@ class Injected:
         return _C.injected_faults()[0]
 
     def tells(self, error: Exception) -> bool:
-        """Whether the error says what happened."""
+        """Whether the error's message names the injected fault."""
         return "injected: " in str(error)
 
 
@@ -177,7 +177,7 @@ class Sweep:
         self.evictions = 0
 
     def squeeze(self, count: int) -> None:
-        """Cuts the nodes to where a step has to evict, as far as it still passes."""
+        """Cuts the budgets until a step must evict, as far as it still passes."""
         innkeeper.manager().reset_stats()
         self.training.step()
         names = [here(f"sim:{n}") for n in range(count)]
@@ -236,7 +236,7 @@ class Sweep:
         assert all(same(a, b) for a, b in zip(again, self.after, strict=True)), f"{what}: wrong afterwards"
         left = torch.accelerator.memory_stats()["allocation.all.current"] - blocks
         if left > 0:
-            gc.collect()  # a traceback may hold tensors in a cycle
+            gc.collect()  # A traceback may hold tensors in a cycle.
             left = torch.accelerator.memory_stats()["allocation.all.current"] - blocks
         assert left <= 0, f"{what}: {left} blocks are left over"
         return error is None

@@ -46,12 +46,12 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def uuid(index: int) -> str:
-    """Of the card with this number, counted from 0."""
+    """Of the GPU with this number, counted from 0."""
     return f"GPU-{index + 1}000aaaa-0000-0000-0000-000000000000"
 
 
 def cards(count: int, extra: dict[int, str] | None = None) -> str:
-    """A script of idle cards; `extra` adds lines to some."""
+    """A script of idle GPUs; `extra` adds lines to some."""
     text = "driver 550.54.15\n"
     for i in range(count):
         text += CARD.format(index=i + 1, used=0, load=0) + (extra or {}).get(i, "")
@@ -59,17 +59,17 @@ def cards(count: int, extra: dict[int, str] | None = None) -> str:
 
 
 AMD = [f"GPU-{letter * 16}" for letter in "ab"]
-"""UUIDs of the cards that `Machine.add_amd` adds."""
+"""UUIDs of the GPUs that `Machine.add_amd` adds."""
 
 
 def visible(environment: str) -> list[str]:
-    """What an environment, as env prints it, says of visible cards."""
+    """The visible GPUs according to an environment as env prints it."""
     lines = (line.split("=", 1) for line in environment.splitlines() if "_VISIBLE_DEVICES=" in line)
     return sorted(f"{name.split('_')[0]} {value}" for name, value in lines)
 
 
 def runners_below(folder: Path) -> list[int]:
-    """The processes that run queues below this folder: runners and supervisors."""
+    """The processes that run queues below this directory: runners and supervisors."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -81,12 +81,12 @@ def runners_below(folder: Path) -> list[int]:
 
 
 def had_runner(folder: Path) -> bool:
-    """Whether a queue below this folder has a runner, or has had one."""
+    """Whether a queue below this directory has a runner, or has had one."""
     return any(folder.rglob("runner.lock")) or bool(runners_below(folder))
 
 
 def kill_runners(folder: Path) -> None:
-    """Kills what runs queues below this folder: runners and supervisors that come late make files again."""
+    """Kills the processes that run queues below this directory: late ones make files again."""
     while found := runners_below(folder):
         for pid in found:
             with contextlib.suppress(OSError):
@@ -103,7 +103,7 @@ def run_command(*words: str | Path, **options: Any) -> subprocess.CompletedProce
 
 
 class Machine:
-    """GPUs of a script, a lease folder of its own, and the program run on them."""
+    """GPUs of a script, a lease directory of its own, and the program run on them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -125,13 +125,13 @@ class Machine:
         self.set(cards(2))
 
     def set(self, script: str) -> None:
-        """Makes these the machine's cards."""
+        """Makes these GPUs the machine's."""
         fresh = self.folder / "fresh"
         fresh.write_text(script)
         fresh.rename(self.script)
 
     def add_amd(self) -> None:
-        """Two cards of AMD's beside the others, with more memory."""
+        """Two GPUs of AMD's in addition to the others, with more memory."""
         card = "card {0}\n  bus 0000:0{1}:00.0\n  name AMD Instinct MI300X\n  memory 192G 0 1G\n"
         script = self.folder / "amd"
         script.write_text("".join(card.format(name[4:], name[4]) for name in AMD))
@@ -142,7 +142,7 @@ class Machine:
         return self.command(PROGRAM, *words, env=self.env | (env or {}))
 
     def ok(self, *words: str, env: dict[str, str] | None = None) -> str:
-        """What it prints when it succeeds."""
+        """Output of the program, which must succeed."""
         done = self.run(*words, env=env)
         assert done.returncode == 0, (words, done.returncode, done.stderr)
         assert done.stderr == "", done.stderr
@@ -153,7 +153,7 @@ class Machine:
         return run_command(*words, **({"env": self.env} | options))
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        """Starts it; it is killed when the test ends, and what it started in its session."""
+        """Starts the program; when the test ends, it is killed with the processes of its session."""
         process = subprocess.Popen(
             ["innkeeper", *words],
             executable=PROGRAM,
@@ -165,7 +165,7 @@ class Machine:
         return process
 
     def command_below(self, run: subprocess.Popen[str]) -> int:
-        """The process number of the command that a started `run` has, once it has begun."""
+        """Process number of the command that a started `run` has, once it has begun."""
         found: list[int] = []
 
         def begun() -> bool:
@@ -174,14 +174,14 @@ class Machine:
                 with contextlib.suppress(OSError):
                     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
                     below.extend(map(int, children))
-            found[:] = below[2:3]  # behind run and the keeper
+            found[:] = below[2:3]  # The first two are run and the keeper.
             return bool(found) and b"innkeeper" not in Path(f"/proc/{found[0]}/cmdline").read_bytes()
 
         wait_until(begun)
         return found[0]
 
     def files(self) -> list[str]:
-        """Lease files that are there, dead ones too."""
+        """Lease files, dead ones too."""
         if not self.leases.is_dir():
             return []
         return sorted(path.name for path in self.leases.iterdir() if path.name != "alloc.lock")
@@ -195,7 +195,7 @@ class Machine:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-        for file in self.files():  # ends what holds leases in the background
+        for file in self.files():  # Ends the background processes that hold leases.
             (self.leases / file).unlink(missing_ok=True)
         kill_runners(self.folder)
 
@@ -212,7 +212,7 @@ class Jobs:
         machine.env["PATH"] = "/usr/bin:/bin"
 
     def put_on(self, disk: Path) -> None:
-        """Its folder is there from now on."""
+        """Its directory is there from now on."""
         self.folder = disk / "queue"
         self.machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
 
@@ -280,7 +280,7 @@ def runners() -> None:
 
 
 def watch_for_runners(request: pytest.FixtureRequest, folder: Path) -> None:
-    """The test fails if a queue below this folder has had a runner, and its markers do not say so."""
+    """The test fails if a queue below this directory has had a runner, and its markers do not say so."""
 
     def check() -> str:
         if request.node.get_closest_marker("runner") or not had_runner(folder):

@@ -27,7 +27,7 @@ class Scripts:
     run_program: RunProgram
 
     def write(self, code: str) -> str:
-        """Makes it the text of script.py, whose name it returns."""
+        """Writes script.py with this text, and returns its name."""
         (self.folder / "script.py").write_text(code)
         return "script.py"
 
@@ -41,7 +41,7 @@ class Scripts:
         return self.run_program(sys.executable, *words, env=env, cwd=folder or self.folder, input=input)
 
     def managed(self, nodes: str, *words: str) -> tuple[CompletedProcess[str], dict[str, Any]]:
-        """Runs a script by ``python -m innkeeper``, and gives what ``innkeeper.stats()`` said at its end."""
+        """Runs a script by ``python -m innkeeper``, and returns ``innkeeper.stats()`` at its end."""
         stats = self.folder / "stats.json"
         stats.unlink(missing_ok=True)
         done = self.python(
@@ -57,13 +57,13 @@ class Scripts:
         return self.python("-m", "innkeeper", *words, **({"INNKEEPER_NODES": AMPLE.format(2)} | environment))
 
     def ok(self, code: str, **environment: str) -> str:
-        """What a script prints that is run by ``python -m innkeeper``."""
+        """Output of a script that ``python -m innkeeper`` runs."""
         done = self.run(self.write(code), **environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def plain(self, code: str, **environment: str) -> tuple[str, str]:
-        """What a script says that imports innkeeper itself, and what it warns of."""
+        """Output of a script that imports innkeeper itself, and its warnings."""
         script = self.write("import innkeeper\n" + code)
         done = self.python(script, INNKEEPER_NODES="sim:1x64MiB,host:1GiB", **environment)
         assert done.returncode == 0, done.stderr

@@ -77,7 +77,7 @@ def descend(
 def loss_of_words(
     model: nn.Module, device: str, vocabulary: int, shape: tuple[int, int], data: torch.Generator
 ) -> torch.Tensor:
-    """Of predicting each word of a random batch from those before it."""
+    """Loss of predicting each word of a random batch from those before it."""
     batch = torch.randint(0, vocabulary, shape, generator=data).to(device)
     return F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
 

@@ -96,7 +96,7 @@ def start_program(processes: None) -> Iterator[StartProgram]:
 
     yield start
     for process in started:
-        with process:  # closes its pipes
+        with process:  # Closes its pipes.
             process.kill()
 
 
@@ -110,17 +110,17 @@ def workers(processes: None) -> Callable[[str], Any]:
 
 @pytest.fixture(scope="session")
 def compiler() -> str:
-    """The C++ compiler. A test that has anything compiled uses this: it has the marker `build`."""
+    """The C++ compiler. A test that compiles anything uses it, and has the marker `build`."""
     return os.environ.get("CXX", "c++")
 
 
 def state(pid: int) -> str:
-    """As ps shows it: "T" is stopped, "Z" has ended and was not waited for."""
+    """State as ps shows it: "T" is stopped, "Z" has ended and is a zombie."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs or is stopped."""
+    """Whether the process runs or is stopped."""
     try:
         return state(pid) not in "ZX"
     except OSError:
@@ -128,12 +128,12 @@ def alive(pid: int) -> bool:
 
 
 def parent(pid: int) -> int:
-    """The process that started it, or took it up."""
+    """Process number of the parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
-    """Fails when it does not become true in time."""
+    """Waits; fails when the condition does not become true in time."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "waited in vain"
@@ -141,7 +141,7 @@ def wait_until(true: Callable[[], object], seconds: float = 60) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process that has not ended, reaped or not."""
+    """Whether the process exists and has not ended, reaped or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

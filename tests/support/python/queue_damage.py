@@ -1,4 +1,4 @@
-"""A queue whose database a test damages, and what the program says of it."""
+"""A queue whose database a test damages, and the program's messages about it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAID = re.compile(
 
 
 def checkpoint(jobs: Jobs) -> Path:
-    """Brings all into the database's file, which it gives."""
+    """Brings all rows into the database's file, and returns the file."""
     wait_until(lambda: jobs.runner() is None)
     file = jobs.folder / "queue.db"
     with jobs.database() as connection:
@@ -35,14 +35,14 @@ def put_back(jobs: Jobs, database: bytes) -> None:
 
 
 def listed(jobs: Jobs) -> tuple[dict[int, str], str]:
-    """The jobs' states by id, and what is said on standard error."""
+    """The jobs' states by id, and the text on standard error."""
     done = jobs.machine.run("queue", "list", "--all", "--json")
     assert done.returncode == 0, done.stderr
     return {job["id"]: job["state"] for job in json.loads(done.stdout)["jobs"]}, done.stderr
 
 
 def forget_damage(jobs: Jobs) -> None:
-    """So that no list says more of it."""
+    """Removes the damaged copies, so that no list mentions them."""
     for kind in ("damaged", "unreadable"):
         for file in jobs.folder.glob(f"queue.db.{kind}-*"):
             file.unlink()
@@ -50,7 +50,7 @@ def forget_damage(jobs: Jobs) -> None:
 
 @pytest.fixture
 def filled(jobs: Jobs) -> Iterator[Jobs]:
-    """40 jobs that ended and said their number, and 300 that wait for cards that are not given."""
+    """40 jobs that ended and said their number, and 300 that wait for GPUs that are not given."""
     jobs("slots", "4")
     for number in range(1, 41):
         jobs.add("-n0", "--", "sh", "-c", f"echo said {number}")

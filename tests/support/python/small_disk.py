@@ -11,7 +11,7 @@ from innkeeper_program import Machine
 
 @pytest.fixture
 def small_disk(machine: Machine) -> Iterator[Path]:
-    """A file system of one MiB. Where none can be mounted the tests that need it have nothing to fill."""
+    """A file system of one MiB. Tests that need it are skipped where none can be mounted."""
     folder = machine.folder / "disk"
     folder.mkdir()
     if machine.command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder).returncode != 0:

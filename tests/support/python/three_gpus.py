@@ -1,4 +1,4 @@
-"""Code that runs on three simulated GPUs as a program made for CUDA, with short words for what it checks."""
+"""Code that runs on three simulated GPUs as a program made for CUDA, with short helper names for checks."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ Run = Callable[[str], list[str]]
 
 @pytest.fixture
 def lines(scripts: Scripts) -> Run:
-    """Runs code with three GPUs, and gives the lines that it printed."""
+    """Runs code with three GPUs, and returns the lines that it printed."""
     return lambda code: scripts.ok(BEGIN + code, INNKEEPER_NODES="sim:3x4MiB,host:256MiB").splitlines()

@@ -1,11 +1,11 @@
 """Tiers of tests: the markers that a test has, the tests that a run selects, and two checks of the markers.
 
-A marker says what a test needs. It follows from the fixtures that the test uses (MARKER_OF). Only `network`,
+A marker states a test's needs. It follows from the fixtures that the test uses (MARKER_OF). Only `network`,
 `slow`, `verify` and `nightly` are written at the test. `--tier NAME` selects tests by TIERS.
 
 Two checks hold for every test of tests/python and tests/cli:
 
-1. A test that starts a process has a marker that says so (STARTERS).
+1. A test that starts a process has a marker that states it (STARTERS).
    A test module that starts a process when it is imported fails. The check does not see processes that
    bypass Python's audit events, for example a libc call through ctypes.
 2. The call of a test that the tier `check` selects takes at most LIMIT_S seconds. The time that the test's
@@ -64,25 +64,25 @@ def runs_elsewhere(path: Path) -> bool:
     return any(path.is_relative_to(directory) for directory in ELSEWHERE)
 
 
-WORKER = "multiprocessing.Process.start"  # our own audit event: Python has none for a worker that is spawned
+WORKER = "multiprocessing.Process.start"  # Our own audit event: Python has none for a spawned worker.
 EVENTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
 EVENTS.add(WORKER)
 
 
 @dataclass
 class Running:
-    """What is known of the test that runs. An interpreter runs one test at a time."""
+    """State of the running test. An interpreter runs one test at a time."""
 
     started: list[str] = field(default_factory=list)
     """The programs of the processes that the test started since the last check, in order."""
     checks: list[Callable[[], str]] = field(default_factory=list)
-    """What fixtures look at when the call has ended: each returns a complaint, or nothing."""
+    """Checks of fixtures at the end of the call: each returns a complaint, or nothing."""
     seconds: float = 0.0
     """How long the call took, less the time that its thread waited for a processor."""
 
 
 class Watch:
-    """Hears of the processes that this interpreter starts."""
+    """Records the processes that this interpreter starts."""
 
     def __init__(self) -> None:
         self.test: Running | None = None
@@ -90,7 +90,7 @@ class Watch:
         self.listens = False
 
     def listen(self) -> None:
-        """Hears of processes from now on: an audit hook stays until the interpreter ends."""
+        """Starts to record processes: an audit hook stays until the interpreter ends."""
         if self.listens:
             return
         self.listens = True
@@ -104,7 +104,7 @@ class Watch:
         sys.addaudithook(self.audit)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Notes what an audit event starts."""
+        """Records the program that an audit event starts."""
         if event not in EVENTS:
             return
         if self.module is not None and is_test_code(asked_by(), self.module):
@@ -145,7 +145,9 @@ def program_of(event: str, arguments: tuple[Any, ...]) -> str:
 
 
 def at_end_of_call(check: Callable[[], str]) -> None:
-    """For fixtures: the running test fails if the check complains when the test's call has ended."""
+    """Registers a check of a fixture: the running test fails if it complains when the test's call has
+    ended.
+    """
     assert WATCH.test is not None
     WATCH.test.checks.append(check)
 
@@ -159,7 +161,7 @@ def waited_for_processor() -> float:
 
 
 def process_complaint(item: pytest.Item, test: Running, markers: set[str]) -> str:
-    """What is wrong with the markers of a test for the processes that it started."""
+    """Complaint about a test whose markers do not cover the processes that it started."""
     programs = sorted({Path(program).name for program in test.started})
     test.started.clear()
     if programs and not markers & STARTERS:
@@ -177,7 +179,7 @@ def process_complaint(item: pytest.Item, test: Running, markers: set[str]) -> st
 
 
 def call_complaint(item: pytest.Item, test: Running, markers: set[str]) -> str:
-    """What else is wrong with a test whose call has ended."""
+    """Other complaints about a test whose call has ended."""
     if test.seconds > LIMIT_S and not markers.intersection(COSTLY):
         return (
             f"{item.nodeid} took {test.seconds:.1f} s of its own. A test of the tier `check` may take "
@@ -204,7 +206,7 @@ class WorkerEnds:
     def pytest_testnodeready(self, node: Any) -> None:
         self.nodes.append(node)
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)  # outermost: pytest-xdist's own ends the workers
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)  # Outermost: pytest-xdist's own hook ends the workers.
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         yield
         for node in self.nodes:
@@ -224,7 +226,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.markexpr = " and ".join(f"({part})" for part in (tier, asked) if part)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
+@pytest.hookimpl(tryfirst=True)  # Runs before pytest selects by markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for name in set(getattr(item, "fixturenames", ())) & set(MARKER_OF):

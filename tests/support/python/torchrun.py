@@ -1,4 +1,4 @@
-"""Processes under torchrun for tests; each case of ``ddp_worker.py`` prints what it found as JSON."""
+"""Processes under torchrun for tests; each case of ``ddp_worker.py`` prints its results as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDED_BY_GLOO = "terminate called without an active exception"
 
 
 def past_gloo(run: Callable[[], CompletedProcess[str]]) -> CompletedProcess[str]:
-    """What a program on the CPU's backend did, which is run again where Gloo ended it."""
+    """Result of a program on the CPU's backend; runs it again if Gloo ended it."""
     for _ in range(6):
         done = run()
         if done.returncode == 0 or ENDED_BY_GLOO not in done.stderr:
@@ -32,7 +32,7 @@ def past_gloo(run: Callable[[], CompletedProcess[str]]) -> CompletedProcess[str]
 
 
 def launcher(processes: int = 2) -> list[str]:
-    """The words before a script that start so many processes of it on this machine."""
+    """Words before a script that start this number of processes of it on this machine."""
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
 
 
@@ -45,7 +45,7 @@ class Torchrun:
     def __call__(
         self, *command: str, processes: int = 2, nodes: str = ROOMY, **settings: str
     ) -> CompletedProcess[str]:
-        """A script and its arguments, beside nodes with room for all."""
+        """Runs a script with its arguments, by default on nodes that hold all tensors."""
         settings = {"OMP_NUM_THREADS": "1"} | settings
         return self.run_program(*launcher(processes), *command, nodes=nodes, timeout=280, **settings)
 
@@ -57,7 +57,7 @@ class Torchrun:
         backend: str = "none",
         nodes: str = ROOMY,
     ) -> list[dict[str, Any]]:
-        """What each process of the worker's said, by rank."""
+        """The rows that the worker's processes printed, by rank."""
         done = self(str(WORKER), case, backend, processes=processes, nodes=nodes, TEST_DEVICE=device)
         assert done.returncode == 0, done.stderr[-4000:]
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -65,12 +65,12 @@ class Torchrun:
         return sorted(rows, key=lambda row: row["rank"])
 
     def found(self, case: str, processes: int = 2, **options: str) -> list[Any]:
-        """What each of them found."""
+        """Results of each process."""
         return found(self.case(case, processes, **options))
 
 
 def found(rows: list[dict[str, Any]]) -> list[Any]:
-    """What each process found."""
+    """Results of each process."""
     return [row["found"] for row in rows]
 
 

@@ -2,11 +2,11 @@
 
     INNKEEPER_STEPS=100000 python tests/support/python/walk.py
 
-Each program draws its nodes (one or two simulated ones, a host that may be small, a disk below it), how late
-results become visible, whether all is evicted after each operator, and the steps of one to three threads,
-which share tensors that none of them writes. The first program's seed is INNKEEPER_SEED, by default new; the
-next ones count on from it. A program that fails is shrunk, and printed with its seed: with INNKEEPER_SEED it
-runs first.
+Each program draws its nodes (one or two simulated ones, a host that may be small, a disk below it) and the
+steps of one to three threads, which share tensors that none of them writes. It also draws the time at which
+results become visible, and whether all is evicted after each operator. The first program's seed is
+INNKEEPER_SEED, by default new; the next ones count on from it. A program that fails is shrunk, and printed
+with its seed: with INNKEEPER_SEED it runs first.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ import torch
 
 KiB = 1 << 10
 SHRINK_SECONDS = 60
-LEAST_BUDGET = 512 * KiB  # what the largest operator needs, beside pins
+LEAST_BUDGET = 512 * KiB  # Memory of the largest operator, without pins.
 
-Move = tuple[int, str, int, int, int]  # thread, step, numbers
+Move = tuple[int, str, int, int, int]  # Thread, step, numbers.
 
 
 @dataclass
@@ -72,12 +72,12 @@ def change_budget(a: int, b: int) -> None:
     node = nodes[a % len(nodes)]
     if node.kind != "disk":
         lowest = min(LEAST_BUDGET if node.kind in ("sim", "cuda") else 1 << 20, node.capacity)
-        with contextlib.suppress(torch.OutOfMemoryError):  # pins and what runs may not fit
+        with contextlib.suppress(torch.OutOfMemoryError):  # Pins and running operators may not fit.
             innkeeper.manager().set_budget(node.name, lowest + b * 16 % (node.capacity - lowest + 1))
 
 
 def run(program: Program) -> str | None:
-    """Runs it; returns what went wrong, or None."""
+    """Runs the program; returns the first failure, or None."""
     os.environ["INNKEEPER_SIM"], os.environ["INNKEEPER_STRESS"] = program.sim, program.stress
     gc.collect()
     innkeeper.configure(here(program.nodes))
@@ -121,7 +121,7 @@ def run(program: Program) -> str | None:
         try:
             for pair in shared:
                 compare(pair)
-            pair = None  # or it would be left behind
+            pair = None  # The last pair would otherwise outlive the loop.
             shared.clear()
             gc.collect()
             check_empty()
@@ -131,7 +131,7 @@ def run(program: Program) -> str | None:
 
 
 def check_empty() -> None:
-    """All tensors are gone: no bytes, pins or escapes are left."""
+    """Checks that all tensors are gone: no bytes, pins or escapes are left."""
     innkeeper.manager().check_invariants()
     torch.managed.synchronize()
     stats = innkeeper.stats()
@@ -172,7 +172,7 @@ def main() -> int:
             program = draw(seed + programs, folder)
             settings = f"{program.nodes}, {program.sim}, {program.stress or 'no stress'}"
             print(f"seed {program.seed}: {len(program.moves)} steps, {program.threads} threads, {settings}")
-            sys.stdout.flush()  # also if it crashes
+            sys.stdout.flush()  # Printed even if it crashes.
             failure = run(program)
             if failure:
                 print(f"FAILED: {failure}\nshrinking", flush=True)

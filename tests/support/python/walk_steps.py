@@ -1,7 +1,7 @@
 """The steps of the random walk (walk.py): each does the same to managed tensors and to plain ones.
 
-A step is a name and three numbers, which it reads modulo what there is. So any part of a program is a
-program, and a failing one can be shrunk by leaving steps out.
+A step is a name and three numbers, which it reads modulo the number of candidates. So any part of a program
+is a program, and a failing one can be shrunk by leaving steps out.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Pair:
 
 @dataclass
 class Worker:
-    """One thread's tensors, beside shared ones that nobody writes."""
+    """One thread's tensors, and shared ones that no thread writes."""
 
     shared: list[Pair]
-    nodes: list[str]  # where a tensor may be sent
+    nodes: list[str]  # Names of nodes to which a tensor may be sent.
     pairs: list[Pair] = field(default_factory=list)
 
     def own(self, n: int) -> Pair:
@@ -78,7 +78,7 @@ def on_both(function: Callable[..., Tensor], pairs: tuple[Pair, ...]) -> tuple[T
         raise
     except (RuntimeError, IndexError) as error:
         ours, refused = None, error
-    except ValueError as error:  # a pin forbids it, before anything was written
+    except ValueError as error:  # A pin forbids it, before anything was written.
         if "pinned" not in str(error):
             raise
         return None
@@ -95,7 +95,7 @@ def on_both(function: Callable[..., Tensor], pairs: tuple[Pair, ...]) -> tuple[T
 
 
 def in_both(function: Callable[..., Tensor], pairs: tuple[Pair, ...]) -> None:
-    """The same for one that writes to its first; not if that shares memory, which fake cards do not see."""
+    """The same for one that writes to its first; not if that shares memory, which fake GPUs do not see."""
     first, *others = (pair.plain.untyped_storage()._cdata for pair in pairs)
     if KIND == "sim" or (is_dense(pairs[:1]) and first not in others):
         on_both(function, pairs)
@@ -176,13 +176,13 @@ def view(w: Worker, a: int, b: int, c: int) -> None:
 
 
 def settle() -> None:
-    """What a program for CUDA does before it touches memory of a copy that need not wait."""
+    """Synchronizes as a program for CUDA does before it touches memory of a non-blocking copy."""
     if KIND != "sim":
         torch.managed.synchronize()
 
 
 def rows(x: Tensor, *numbers: int) -> Tensor:
-    """Indices. They may be out of range, which is an error; on cards one that ends the process."""
+    """Indices. They may be out of range, which is an error; on GPUs one that ends the process."""
     if KIND != "sim":
         size = x.shape[0] if x.dim() else 1
         numbers = tuple(number % size for number in numbers) if size else ()
@@ -249,7 +249,7 @@ def compute(w: Worker, a: int, b: int, c: int) -> None:
             lambda: flat.float().softmax(0),
             lambda: flat[flat > b % 20],
             lambda: x.clone(memory_format=torch.contiguous_format),
-            lambda: x.to(DTYPES[c % len(DTYPES)], copy=True),  # not a shared tensor itself
+            lambda: x.to(DTYPES[c % len(DTYPES)], copy=True),  # Never a shared tensor itself.
             lambda: x.flip(0) if x.dim() else x + 1,
             lambda: flat.topk(min(5, flat.numel())).values,
             lambda: torch.nn.functional.conv1d(
@@ -295,7 +295,7 @@ def foreach(w: Worker, a: int, b: int, c: int) -> None:
             torch._foreach_add_(list(xs), [n % 5 for n in range(len(xs))])
         return xs[0]
 
-    # One by one on the managed side's refusal a part may be written already, as on the plain one.
+    # One by one: when the managed side refuses, a part may be written already, as on the plain one.
     if all(pair.plain.dtype.is_floating_point and not pair.pins for pair in chosen) and is_dense(chosen):
         in_both(write, chosen)
 
@@ -312,7 +312,7 @@ def through_the_cpu(w: Worker, a: int, b: int, c: int) -> None:
     w.add(carried.to("managed", non_blocking=b % 2 == 0), pair.plain.to("cpu", copy=True))
     settle()
     if carried.numel() and 0 not in carried.stride():
-        carried.zero_()  # after a copy that need not wait
+        carried.zero_()  # A managed non-blocking copy has read its source by now.
 
 
 @step(2)
@@ -321,7 +321,7 @@ def resize(w: Worker, a: int, b: int, c: int) -> None:
         old = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
         x.resize_(b % MOST_ELEMENTS)
         if x.numel() > old:
-            x[max(old, 0) :].fill_(7)  # what was not there has no contents to compare
+            x[max(old, 0) :].fill_(7)  # New elements have no contents to compare.
         return x
 
     pair = w.own(c)
@@ -343,7 +343,7 @@ def free_storage(w: Worker, a: int, b: int, c: int) -> None:
         nbytes = storage.nbytes()
         storage.resize_(0)
         storage.resize_(nbytes)
-        # The whole of it: a larger tensor may have been resized to this one, and may be again.
+        # Fills the whole storage: a larger tensor may have been resized to this one, and may be again.
         torch.empty(0, dtype=torch.uint8, device=x.device).set_(storage).fill_(b % 30)
         return x.fill_(b % 30)
 
@@ -378,7 +378,8 @@ def read_real(w: Worker, a: int, b: int, c: int) -> None:
     pair = w.any(c)
     mine = pair.plain.untyped_storage().data_ptr()
     if any(each.pins and each.plain.untyped_storage().data_ptr() == mine for each in w.pairs):
-        return  # held elsewhere it cannot be written here, also if it is a view of it that is pinned
+        # A tensor held at another node cannot be written here, even if the pin is on a view of it.
+        return
     write = a % 4 == 0 and all(pair is not p for p in w.shared) and pair.plain.numel() and is_dense((pair,))
     with innkeeper.resident(pair.ours, None if b % 2 else w.computing(b), write=bool(write)) as real:
         if write:
@@ -415,7 +416,7 @@ def evict(w: Worker, a: int, b: int, c: int) -> None:
     except ValueError as error:
         if "pinned" not in str(error):
             raise
-    except RuntimeError as error:  # another thread reads a shared one
+    except RuntimeError as error:  # Another thread reads a shared tensor.
         if "in use" not in str(error):
             raise
 

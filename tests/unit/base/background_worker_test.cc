@@ -1,5 +1,4 @@
-// Jobs of a background thread: in turn, on one thread, and what is left of them where the object or the
-// process ends.
+// BackgroundWorker runs its jobs in order on one thread; jobs left when the object or the process ends.
 #include "base/background_worker.h"
 
 #include <gtest/gtest.h>
@@ -111,7 +110,7 @@ TEST(BackgroundWorker, AChildOfForkMayDestroyIt) {
   EXPECT_EQ(status, 0);
 }
 
-// The mutex may be held by a thread that the child has not.
+// The child lacks the thread that may hold the mutex.
 TEST(BackgroundWorker, ChildrenOfAForkAtAnyMomentMayDestroyIt) {
   for (int round = 0; round < 100; ++round) {
     auto worker = std::make_unique<BackgroundWorker>();

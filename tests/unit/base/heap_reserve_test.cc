@@ -1,4 +1,4 @@
-// Heap memory that is set aside, in a process that may have no more.
+// Reserved heap memory in a process that may allocate no more.
 #include "base/heap_reserve.h"
 
 // Sanitizers take far more address space than the process uses.
@@ -20,7 +20,7 @@
 namespace innkeeper {
 namespace {
 
-// From now on the process may have as much address space as it has.
+// Limits the process to the address space that it has now.
 void allow_no_more() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -29,7 +29,7 @@ void allow_no_more() {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
 }
 
-// Small pieces until there are no more; how many bytes.
+// Allocates small pieces until none is left; returns their bytes.
 size_t take_all(std::vector<std::unique_ptr<char[]>>& pieces) {
   constexpr size_t kPiece = 1024;
   size_t taken = 0;

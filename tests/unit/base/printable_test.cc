@@ -1,4 +1,4 @@
-// Other people's text on a terminal.
+// Untrusted text on a terminal.
 #include "base/printable.h"
 
 #include <gtest/gtest.h>

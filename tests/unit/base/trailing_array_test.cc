@@ -38,7 +38,7 @@ TEST(TrailingArray, ItemsLiveAsLongAsTheirObject) {
 }
 
 TEST(TrailingArray, NothingIsLeftOfOneThatCannotBeMade) {
-  EXPECT_THROW(Head::make(3, -1), std::invalid_argument);  // the address sanitizer sees its memory
+  EXPECT_THROW(Head::make(3, -1), std::invalid_argument);  // The address sanitizer checks its memory.
   EXPECT_EQ(alive, 0);
 }
 

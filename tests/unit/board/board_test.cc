@@ -1,4 +1,4 @@
-// What engines show of themselves to `innkeeper top`: the record, the file's life, hostile files.
+// Engine records that `innkeeper top` reads: the record, the file's life, hostile files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,14 +16,14 @@
 #include "lease/live_file.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::board {
 namespace {
 
 using namespace std::chrono_literals;
-using test::LeaseFolder;
+using test::LeaseDirectory;
 
 Record example() {
   return {
@@ -66,7 +66,7 @@ TEST(BoardRecord, AnyBytesAreReadOrRefused) {
     if (random() % 4 == 0) text.resize(random() % text.size());
     const std::optional<Record> read = decode(text);
     if (!read) continue;
-    EXPECT_EQ(*read, example()) << text;  // the checksum refuses every change of the body
+    EXPECT_EQ(*read, example()) << text;  // The checksum rejects every change of the body.
   }
   EXPECT_EQ(decode(""), std::nullopt);
   EXPECT_EQ(decode("innkeeper-board 1 99999999999999999999 0\n"), std::nullopt);
@@ -81,7 +81,7 @@ class BoardTest : public testing::Test {
     return std::make_unique<Publisher>([this] { return look(); }, 1ms);
   }
   std::vector<Shown> shown() const { return read(*folder_.directory()); }
-  // Waits until one process is shown, with so many bytes.
+  // Waits until one process is listed, with `bytes` resident.
   void wait_for_bytes(int64_t resident) const {
     for (;;) {
       const std::vector<Shown> all = shown();
@@ -91,7 +91,7 @@ class BoardTest : public testing::Test {
   }
 
   test::Watchdog watchdog_{60s};
-  LeaseFolder folder_;
+  LeaseDirectory folder_;
   test::Environment environment_;
   std::atomic<int64_t> resident_{5};
 };
@@ -104,7 +104,7 @@ TEST_F(BoardTest, ShowsWhatIsResidentNowUntilItEnds) {
   EXPECT_NE(shown()[0].record.command.find("test"), std::string::npos);
   resident_ = 123456789;
   wait_for_bytes(123456789);
-  resident_ = 7;  // a shorter text over a longer one
+  resident_ = 7;  // Writes a shorter text over a longer one.
   wait_for_bytes(7);
   publisher.reset();
   EXPECT_EQ(folder_.files(), 0);
@@ -159,7 +159,7 @@ TEST_F(BoardTest, AChildOfForkShowsNothingAndLeavesItsParentsFile) {
   int gate[2];
   ASSERT_EQ(pipe(gate), 0);
   const pid_t child = test::in_child([&] {
-    publisher.reset();  // must not wait for the thread that it does not have
+    publisher.reset();  // Must not wait for the thread, which the child lacks.
     char byte = 0;
     close(gate[1]);
     return static_cast<int>(::read(gate[0], &byte, 1));  // lives on

@@ -236,7 +236,8 @@ TEST(MachineDeathTest, RefusesAFolderThatCannotBeWritten) {
   std::filesystem::permissions(folder, std::filesystem::perms(0555));
   const std::string item = "disk:" + folder.string() + ":1GiB";
   const auto parse_as_a_common_user = [&item] {
-    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);  // root may write anywhere
+    // Root may write anywhere, so the child becomes another user.
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
     const Result<MachineSpec> spec = parse_machine(item, "", kHostMemory);
     std::fputs(spec.ok() ? "taken" : spec.status().message().c_str(), stderr);
     ::_exit(spec.ok() ? 1 : 0);
@@ -419,7 +420,7 @@ TEST(Machine, SimulatedGpusHaveUuidsOfTheirOwn) {
     EXPECT_EQ(simulated_index(other), std::nullopt) << other;
 }
 
-// The budgets of a machine with one integrated card, by node.
+// The budgets of a machine with one integrated GPU, by node.
 std::vector<int64_t> parted(const char* nodes, Bytes free, Bytes memory, std::string* why = nullptr) {
   MachineSpec spec = parse_machine(nodes, "", GiB(100)).value();
   for (NodeSpec& node : spec.nodes) node.integrated = node.make == NodeMake::cuda;

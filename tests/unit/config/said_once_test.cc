@@ -1,4 +1,4 @@
-// What a run says once, among its processes.
+// Messages that one run prints once among its processes.
 #include "config/said_once.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 namespace innkeeper {
 namespace {
 
-// In a process of its own: the variable and the file are one for each.
+// Runs in a process of its own, which has its own variable and file.
 int in_child(int (*work)()) {
   const pid_t child = fork();
   if (child == 0) _exit(work());

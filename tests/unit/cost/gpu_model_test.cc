@@ -105,7 +105,7 @@ TEST(LinkModel, IsFoundByEverySpellingOfItsName) {
 
 // ---------------------------------------------------------------- GPUs that the table lacks
 
-// What drivers report of some GPUs of the table; clocks are the boost clocks of their data sheets.
+// Driver reports of some GPUs of the table; the clocks are the boost clocks of their data sheets.
 const GpuReport kA100{"NVIDIA A100-SXM4-80GB", 8, 0, 108, 1.41e9, 1.593e9, 5120, GiB(79)};
 const GpuReport kH100{"NVIDIA H100 80GB HBM3", 9, 0, 132, 1.83e9, 2.619e9, 5120, GiB(79)};
 const GpuReport k3090{"NVIDIA GeForce RTX 3090", 8, 6, 82, 1.695e9, 9.751e9, 384, GiB(23)};
@@ -126,7 +126,7 @@ TEST(DerivedGpu, IsTheTablesWhereItIsThatGpu) {
 TEST(DerivedGpu, HasTheTablesRatesToATenth) {
   for (GpuReport report : {kA100, kH100, k3090, k4090, k5090, kL40S, kV100, kT4}) {
     const GpuModel known = gpu_named(report.name).value();
-    report.memory = Bytes(report.memory.count() / 2);  // no longer the table's
+    report.memory = Bytes(report.memory.count() / 2);  // The memory differs from the table's.
     const GpuModel derived = model_of(report);
     EXPECT_EQ(derived.name, report.name);
     for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})

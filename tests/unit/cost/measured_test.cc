@@ -1,4 +1,4 @@
-// Rates that were measured: what they change of a model, and how they are kept.
+// Measured rates: their effect on a model, and their storage.
 #include "cost/measured.h"
 
 #include <gtest/gtest.h>
@@ -182,7 +182,7 @@ TEST_F(KeptRatesTest, WhatCannotBeClearedIsSaid) {
   EXPECT_FALSE(clear_kept_rates(elsewhere.string()).ok());
 }
 
-// Threads have one number of a process, as processes of several containers may.
+// Threads of a process share its number, as processes of several containers may.
 TEST_F(KeptRatesTest, WritersOfOneNumberSpoilNothing) {
   ASSERT_TRUE(keep_rates(folder_, some()).ok());
   std::atomic<int> failed = 0;

@@ -93,7 +93,7 @@ TEST(Arena, BeyondItsLimitTheOldestShelvesGoFirst) {
   arena.free(old);
   arena.free(recent);
   EXPECT_EQ(arena.cached(), MiB(7));
-  arena.free(last);  // 9 MiB: down to at most 4
+  arena.free(last);  // 9 MiB are free, so the arena shrinks to at most 4.
   EXPECT_EQ(arena.cached(), MiB(2));
   EXPECT_FALSE(arena.contains(old));
   EXPECT_FALSE(arena.contains(recent));
@@ -121,7 +121,7 @@ TEST(Arena, SaysWhatItWasAsked) {
   EXPECT_EQ(beyond.status().code(), Code::out_of_memory);
   EXPECT_EQ(beyond.status().message(), "sim:0: asked 128.0 TiB, more than a process can map");
   const Result<Arena::Piece> refused = arena.allocate(Bytes(int64_t{1} << 46));
-  if (!refused.ok()) {  // the system's overcommit setting decides
+  if (!refused.ok()) {  // The system's overcommit setting decides.
     EXPECT_EQ(refused.status().code(), Code::out_of_memory);
     EXPECT_NE(refused.status().message().find("70368744177664 bytes"), std::string::npos);
   }

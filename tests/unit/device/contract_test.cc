@@ -1,4 +1,4 @@
-// Core's devices keep what device_api.h promises.
+// Checks Core's devices against the contract of device_api.h.
 #include "support/device_contract.h"
 
 #include <gtest/gtest.h>

@@ -21,17 +21,17 @@
 namespace innkeeper {
 namespace {
 
-// A disk that fails when it is told to; else the system's. Calls are counted from 0.
+// System calls that fail on command, and otherwise call the system's. Calls are counted from 0.
 struct DiskFaults {
   std::atomic<int> write_error = 0;
   std::atomic<int> read_error = 0;
   std::atomic<int> reserve_error = 0;
-  std::atomic<bool> short_writes = false;  // half of what is asked, then nothing
+  std::atomic<bool> short_writes = false;  // A transfer moves half of the bytes; the next moves none.
   std::atomic<bool> short_reads = false;
   std::atomic<bool> flip_a_bit = false;
-  std::atomic<int> interruptions = 0;   // of the next writes and reads, by a signal
-  std::atomic<off_t> room = INT64_MAX;  // of the disk
-  std::atomic<size_t> most = SIZE_MAX;  // larger writes wait until it grows
+  std::atomic<int> interruptions = 0;   // Number of coming reads and writes that a signal interrupts.
+  std::atomic<off_t> room = INT64_MAX;  // Capacity of the disk, bytes.
+  std::atomic<size_t> most = SIZE_MAX;  // Limit in bytes; larger writes wait until it grows.
 } disk_faults;
 
 bool interrupted() {
@@ -72,7 +72,7 @@ int faulty_reserve(int file, int mode, off_t offset, off_t size) {
   return ::fallocate(file, mode, offset, size);
 }
 
-class Disk : public testing::TestWithParam<bool> {  // whether it tries to go past the page cache
+class Disk : public testing::TestWithParam<bool> {  // Parameter: whether the disk bypasses the page cache.
  protected:
   void SetUp() override { open(MiB(64)); }
   void TearDown() override {
@@ -164,7 +164,7 @@ TEST_P(Disk, SpaceIsUsedAgainAndTrimmed) {
 
 TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
   disk_faults.room = 64 << 10;
-  const Memory first = take(KiB(48));  // the step of 64 MiB fails, what is needed fits
+  const Memory first = take(KiB(48));  // The reservation of 64 MiB fails; one of the needed size succeeds.
   const Result<Memory> second = disk_->allocate(KiB(32));
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), Code::out_of_memory);
@@ -173,7 +173,7 @@ TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
                 "\" cannot hold more than the 48.0 KiB it has: No space left on device");
   EXPECT_EQ(disk_->live(), KiB(48));
   ASSERT_TRUE(write(first, noise(48 << 10)).ok());
-  disk_faults.reserve_error = EOPNOTSUPP;  // a file system without reservations
+  disk_faults.reserve_error = EOPNOTSUPP;  // Simulates a file system without reservations.
   EXPECT_TRUE(disk_->allocate(KiB(32)).ok());
 }
 
@@ -300,7 +300,7 @@ TEST_P(Disk, SpaceIsNotReusedUnderAWrite) {
   for (int i = 0; i < 8; ++i) {
     Memory gone = take(MiB(1));
     const Event writing = disk_->copy_in(gone.data(), first.data(), MiB(1)).value();
-    gone.reset();  // breaks the promise that both ends stay
+    gone.reset();  // Breaks the promise that both ends stay.
     const Memory next = take(MiB(1));
     ASSERT_TRUE(write(next, second).ok());
     ASSERT_TRUE(writing->synchronize().ok());

@@ -12,7 +12,7 @@
 namespace innkeeper {
 namespace {
 
-// Copies are done before they return.
+// Copies on the host end before the call returns.
 TEST(HostDevice, HasNoEvents) {
   HostDevice host;
   const Memory memory = host.allocate(Bytes(16)).value();

@@ -1,4 +1,5 @@
-// Who may still touch memory that is free: by address, exactly, whatever pieces it is given out in.
+// MemoryUsers names by address the kernels and copies that may still touch freed memory, exact to the byte
+// for any split into pieces.
 #include "device/memory_users.h"
 
 #include <gtest/gtest.h>
@@ -31,13 +32,13 @@ class MemoryUsersTest : public testing::Test {
   void give(uintptr_t begin, int64_t size, const Event& user) {
     ASSERT_TRUE(users_.freed(at(begin), Bytes(size), std::span(&user, 1)));
   }
-  // An event on the compute queue: everything freed so far is covered by it.
+  // An event on the compute queue that covers everything freed so far.
   std::shared_ptr<Flag> mark() {
     auto passed = event();
     users_.recorded(users_.number(), passed);
     return passed;
   }
-  // The first copy of all: from now on memory is watched.
+  // The first copy of all: it starts the watch of freed memory.
   void watch() { (void)users_.take_for_copy(at(1), Bytes(1)); }
 
   MemoryUsers users_;
@@ -80,7 +81,7 @@ TEST_F(MemoryUsersTest, KernelsWaitForNoneOfTheirOwn) {
 }
 
 TEST_F(MemoryUsersTest, OfWhatNobodyToldTheQueueSoFarIsTheUser) {
-  users_.freed(at(1024), Bytes(512));  // nobody watched
+  users_.freed(at(1024), Bytes(512));  // No watch was active.
   EXPECT_EQ(users_.size(), 0u);
   EXPECT_NE(users_.take_for_copy(at(1024), Bytes(512)).number, 0u);
   const auto user = event();
@@ -151,18 +152,19 @@ TEST_F(MemoryUsersTest, AmongManyThoseThatAreNotDoneStay) {
   give(2000, 8, done);
   users_.freed(at(3000), Bytes(8));
   const auto unfinished = mark();
-  for (uintptr_t i = 0; i < 3'000; ++i) give(8192 + 16 * i, 8, done);  // apart, so they stay as many
+  for (uintptr_t i = 0; i < 3'000; ++i) give(8192 + 16 * i, 8, done);  // Separate ranges, which cannot merge.
   EXPECT_EQ(users_.take_for_kernel(at(1000), Bytes(8)), std::vector<Event>{pending});
   EXPECT_TRUE(users_.take_for_copy(at(2000), Bytes(8)).events.empty()) << "who is done is forgotten";
   EXPECT_EQ(users_.take_for_copy(at(3000), Bytes(8)).events, std::vector<Event>{unfinished});
 }
 
-// Against a model that knows each byte.
+// Compares with a model of single bytes.
 TEST_F(MemoryUsersTest, AgreesWithAModelOfBytes) {
   constexpr size_t kBytes = 512;
   std::mt19937_64 random(7);
   std::vector<std::set<Event>> named(kBytes);
-  std::vector<uint64_t> numbers(kBytes, UINT64_MAX);  // UINT64_MAX: nobody told
+  // Number of each byte's last release; UINT64_MAX: never freed.
+  std::vector<uint64_t> numbers(kBytes, UINT64_MAX);
   std::multimap<uint64_t, Event> marks;
   watch();
   for (int step = 0; step < 30'000; ++step) {
@@ -175,7 +177,7 @@ TEST_F(MemoryUsersTest, AgreesWithAModelOfBytes) {
         const auto user = event();
         if (random() % 2 == 0) user->pass();
         const std::array<Event, 2> both{user, nullptr};
-        // As an allocator does: who was given the bytes asked.
+        // An allocator does the same: a kernel takes the bytes before they are freed.
         (void)users_.take_for_kernel(data, bytes);
         ASSERT_TRUE(users_.freed(data, bytes, both));
         for (size_t i = begin; i < begin + size; ++i) named[i] = {user}, numbers[i] = 0;
@@ -218,7 +220,7 @@ TEST_F(MemoryUsersTest, AgreesWithAModelOfBytes) {
         if (number == UINT64_MAX) {
           EXPECT_EQ(users.number, users_.number()) << "all so far";
         } else if (number != 0 && users.number == 0) {
-          bool covered = false;  // by a mark that was recorded at that number or later
+          bool covered = false;  // True if a mark recorded at `number` or later names the user.
           for (const auto& [covers, passed] : marks) {
             covered = covered ||
                       (covers >= number && std::count(users.events.begin(), users.events.end(), passed) == 1);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A card in a port, as the system shows them: the folder by the card's address leads to one in the port's.
+// A GPU in a port, as the system shows them: the directory by the GPU's address leads to one in the port's.
 class PciLink : public testing::Test {
  protected:
   void SetUp() override {

@@ -58,7 +58,7 @@ TEST(Slabs, FreedNeighboursJoin) {
   }
 }
 
-// The system maps one slab next to another; a block must not span two, which go each for itself.
+// The system maps one slab next to another; a block must not span two, because each is unmapped on its own.
 TEST(Slabs, NeighboursThatAreSlabsStayApart) {
   for (const bool downwards : {false, true}) {
     Slabs slabs("host", {.slab = MiB(2), .keep = MiB(64), .blank = true});
@@ -107,7 +107,8 @@ TEST(Slabs, EmptySlabsAreKeptUpToABound) {
   for (int i = 0; i < 4; ++i) slabs.free(blocks[static_cast<size_t>(i)]);
   EXPECT_EQ(slabs.held(), MiB(16)) << "8 MiB are kept";
   EXPECT_TRUE(slabs.contains(first));
-  slabs.free(blocks[4]);  // 10 MiB: down to 4, and what was empty longest goes first
+  // 10 MiB are empty, so slabs are unmapped down to 4 MiB, the longest empty ones first.
+  slabs.free(blocks[4]);
   EXPECT_EQ(slabs.held(), MiB(10));
   EXPECT_FALSE(slabs.contains(first));
   EXPECT_TRUE(slabs.contains(blocks[4]) && slabs.contains(blocks[5]));
@@ -116,8 +117,8 @@ TEST(Slabs, EmptySlabsAreKeptUpToABound) {
   EXPECT_EQ(slabs.trim(), Bytes(0)) << "what is used stays";
 }
 
-// A program that fills and empties the host each step maps, and locks, nothing twice; once it stops, what it
-// had in use goes, and nothing goes before.
+// A program that fills and empties the host in each period maps and locks no memory twice. The memory lingers
+// while the program runs and is unmapped after the program stops.
 TEST(Slabs, WhatWasInUseTogetherLingers) {
   using std::chrono::seconds;
   static std::chrono::steady_clock::time_point clock;
@@ -152,7 +153,8 @@ TEST(Slabs, WhatWasInUseTogetherLingers) {
   EXPECT_EQ(slabs.held(), MiB(2)) << "an idle one keeps what any may: half the bound, once it is beyond";
 }
 
-// Blocks of another size do not fit into what lingers: it makes room, and no more is held than is in use.
+// Blocks of another size do not fit into lingering slabs: those are unmapped, and held memory stays within
+// the memory in use.
 TEST(Slabs, WhatLingersGivesWayToWhatIsInUse) {
   Slabs slabs("host", {.slab = MiB(2), .keep = MiB(4), .linger = std::chrono::hours(1), .blank = true});
   std::vector<std::byte*> small;
@@ -181,7 +183,7 @@ TEST(Slabs, AreLockedOnce) {
                                          return Status::okay();
                                        },
                                    .unlock = [&](void* data, size_t) { return locked.erase(data) == 1u; }}});
-    for (int round = 0; round < 1000; ++round) {  // a training's steps
+    for (int round = 0; round < 1000; ++round) {  // Periods of a training.
       std::vector<std::byte*> blocks;
       for (int i = 0; i < 20; ++i) blocks.push_back(take(slabs, KiB(256)));
       for (std::byte* block : blocks) slabs.free(block);
@@ -215,12 +217,13 @@ TEST(Slabs, TheAddressesOfWhatCannotBeUnlockedAreUsedNoMore) {
   }
   ASSERT_EQ(refused.size(), 2u);
   for (void* data : refused) {
-    static_cast<volatile char*>(data)[0] = 1;  // or this would touch what was unmapped
+    // A recorded address that is mapped again must be writable here.
+    static_cast<volatile char*>(data)[0] = 1;
     ::munmap(data, 2 << 20);
   }
 }
 
-// With little address space left a block is mapped alone, and what is empty makes room for it.
+// With little address space left a block is mapped alone, and empty slabs are unmapped for it.
 TEST(Slabs, WhereASlabIsRefusedLessIsAskedFor) {
   const auto with_little_left = [] {
     Slabs slabs("host", {.slab = MiB(64)});
@@ -281,7 +284,7 @@ TEST(Slabs, SayWhatTheyWereAsked) {
   EXPECT_EQ(beyond.status().code(), Code::out_of_memory);
   EXPECT_EQ(beyond.status().message(), "host: asked 128.0 TiB, more than a process can map");
   const Result<void*> refused = slabs.allocate(Bytes(int64_t{1} << 46));
-  if (!refused.ok()) {  // the system's overcommit setting decides
+  if (!refused.ok()) {  // The system's overcommit setting decides.
     EXPECT_EQ(refused.status().code(), Code::out_of_memory);
     EXPECT_NE(refused.status().message().find("host: asked 64.0 TiB, 64.0 MiB held: the system refused "),
               std::string::npos)
@@ -297,8 +300,8 @@ TEST(Slabs, MemoryIsFreedOnce) {
   EXPECT_DEATH(slabs.free(data), "memory is freed that is not live");
 }
 
-// A loop that comes back to the same sizes, freed in whatever order, finds room in what it held: nothing
-// creeps.
+// A loop that allocates the same sizes again, freed in any order, reuses the memory it held: the held memory
+// does not grow.
 TEST(Slabs, AHundredThousandRoundTripsHoldNoMore) {
   Slabs slabs("host", {.slab = MiB(2), .keep = MiB(0), .blank = true});
   std::mt19937 random(7);
@@ -309,7 +312,7 @@ TEST(Slabs, AHundredThousandRoundTripsHoldNoMore) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::byte*> out;
     for (const Bytes size : sizes) {
-      if (out.size() > 50 && random() % 4 == 0) {  // some come back before the others leave
+      if (out.size() > 50 && random() % 4 == 0) {  // Some allocations precede other releases.
         std::swap(out[random() % out.size()], out.back());
         slabs.free(out.back());
         out.pop_back();
@@ -324,7 +327,7 @@ TEST(Slabs, AHundredThousandRoundTripsHoldNoMore) {
   EXPECT_LE(most, need);
 }
 
-// What is free is found, too.
+// Threads also find freed memory again.
 TEST(Slabs, ThreadsNeverShareABlock) {
   Slabs slabs("host", {.slab = MiB(2), .keep = MiB(2)});
   test::expect_no_overlap(slabs, 2'000'000, [&](Bytes size) { return take(slabs, size); });

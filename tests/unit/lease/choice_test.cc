@@ -11,7 +11,7 @@
 #include "support/child.h"
 #include "support/environment.h"
 #include "support/fake_gpus.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper {
@@ -26,7 +26,8 @@ constexpr const char* kC = "GPU-cccccccccccccccc";  // AMD's
 constexpr const char* kD = "GPU-dddddddddddddddd";
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-// A has most free memory, and B the largest free part, less power of its limit, and less to do.
+// A has the most free memory. B has the largest free part, the smallest share of its power limit, and the
+// least load.
 const std::string kTwo =
     "card " + std::string(kA) +
     "\n bus 00000000:01:00.0\n name X\n memory 80G 0 40G\n utilization 90 0\n power 300 "
@@ -51,7 +52,7 @@ class ChoiceTest : public testing::Test {
   }
   static Uuids uuids(const ChoiceRequest& request) { return auto_choice(request).uuids(); }
 
-  test::LeaseFolder folder_;
+  test::LeaseDirectory folder_;
   test::Environment environment_;
 };
 
@@ -79,7 +80,8 @@ TEST_F(ChoiceTest, IsShownUntilItEnds) {
     EXPECT_EQ(first.memory(), 8 * kGiB);
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), kB);
     {
-      // Not inside what the first has left visible, but inside what the process was given.
+      // The second choice looks at the devices that the process was given, not at those that the first left
+      // visible.
       Choice second = auto_choice();
       EXPECT_EQ(second.uuids(), Uuids{kA});
       EXPECT_EQ(second.lease().claims().at(kA), 1 << 20);
@@ -101,7 +103,7 @@ TEST_F(ChoiceTest, IsShownUntilItEnds) {
   EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "1,0");
   EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "not set");
   EXPECT_EQ(folder_.files(), 0);
-  // A wish that the program utters meanwhile is its own.
+  // A variable that the program sets meanwhile stays as the program set it.
   {
     const Choice choice = auto_choice();
     environment_.set("CUDA_VISIBLE_DEVICES", "7");
@@ -159,7 +161,7 @@ TEST_F(ChoiceTest, ErrorsCarryTheNumbers) {
 
 TEST_F(ChoiceTest, ALeaseIsWholeUnlessBytesAreNamedAndChanges) {
   const test::FakeGpus gpus(kTwo);
-  Lease whole = take_lease();  // A is in use without a lease
+  Lease whole = take_lease();  // A is in use without a lease.
   EXPECT_EQ(whole.uuids(), Uuids{kB});
   EXPECT_TRUE(whole.exclusive());
   EXPECT_EQ(whole.id().size(), 16U);
@@ -177,7 +179,7 @@ TEST_F(ChoiceTest, ALeaseIsWholeUnlessBytesAreNamedAndChanges) {
   EXPECT_FALSE(part.intact());
   EXPECT_THROW(part.renew(milliseconds(1000)), std::runtime_error);
   EXPECT_THROW((void)adopt_lease(), std::invalid_argument);
-  // A part of the lease that the process was started with.
+  // A part of the lease with which the process was started.
   const Lease outer = take_lease({.memory = 10 * kGiB});
   environment_.set("INNKEEPER_LEASE", outer.id());
   EXPECT_EQ(uuids({.memory = 10 * kGiB}), outer.uuids());
@@ -208,14 +210,14 @@ TEST_F(ChoiceTest, AChildOfForkHasItNotUnlessShared) {
   EXPECT_TRUE(parent.lease().intact());
 }
 
-// What a program that this one executes takes over.
+// A program that this process executes takes over the lease.
 TEST_F(ChoiceTest, ALeaseIsHandedOn) {
   const test::FakeGpus gpus(kTwo);
   Lease lease = take_lease({.memory = kGiB});
   const int descriptor = lease.share_through_exec();
   environment_.set("INNKEEPER_LEASE_FD", std::to_string(descriptor));
   EXPECT_EQ(test::wait_for(test::in_child([id = lease.id()] {
-              return adopt_lease().id() == id ? 0 : 1;  // and ends it
+              return adopt_lease().id() == id ? 0 : 1;  // The temporary lease ends here.
             })),
             0);
   EXPECT_FALSE(lease.intact());
@@ -238,7 +240,7 @@ TEST_F(ChoiceTest, OrdinalsAreCudasOwnOnceItIsStarted) {
   EXPECT_EQ(test::wait_for(test::in_child([&] {
               const Choice first = auto_choice();
               if (!start_cuda() || first.ordinals() != std::vector<int>{0}) return 1;
-              if (uuids({.mode = ChoiceMode::ratio}) != Uuids{kA}) return 2;  // CUDA sees nothing else
+              if (uuids({.mode = ChoiceMode::ratio}) != Uuids{kA}) return 2;  // CUDA sees no other GPU.
               return 0;
             })),
             0);
@@ -274,10 +276,11 @@ TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
     const Choice best = auto_choice();
     EXPECT_EQ(best.uuids(), Uuids{kC});
     EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), kC);
-    EXPECT_EQ(variable("HIP_VISIBLE_DEVICES"), "0");  // of what ROCR leaves
+    // HIP counts within the devices that ROCR leaves visible.
+    EXPECT_EQ(variable("HIP_VISIBLE_DEVICES"), "0");
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "");
     EXPECT_EQ(best.ordinals(), std::vector<int>{0});
-    // Three are free, but not of one vendor: those that nobody has come first.
+    // Three GPUs are free, but not of one vendor: the choice prefers GPUs without a lease.
     EXPECT_EQ(uuids({.n = 2}), (Uuids{kA, kB}));
     EXPECT_EQ(uuids({.n = 2, .vendor = "amd"}), (Uuids{kC, kD}));
     const Choice other = auto_choice({.vendor = "nvidia"});
@@ -292,7 +295,7 @@ TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
   {
     const Choice two = auto_choice({.n = 2, .vendor = "nvidia"});
     EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), std::string(kA) + "," + kB);
-    EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "");  // AMD's were not leased
+    EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "");  // The AMD GPUs were not leased.
   }
   const std::string never = refusal<std::invalid_argument>({.n = 3});
   EXPECT_TRUE(has(never, "(of one vendor, who has 2)")) << never;
@@ -301,7 +304,7 @@ TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
   EXPECT_TRUE(has(busy, "1 has that now (of one vendor, who has 2)")) << busy;
 }
 
-// What a program is shown is what it finds.
+// A program reads back the GPUs that it was shown.
 TEST_F(ChoiceTest, WhatIsShownIsReadBack) {
   const test::FakeGpus nvidia(kTwo);
   const test::FakeAmdGpus amd(kAmdTwo);

@@ -1,4 +1,5 @@
-// Leases under a wall clock that somebody sets: expiry, order and places go by the machine's own.
+// Leases under a wall clock that an administrator sets: expiry, order and places follow the machine's own
+// clock.
 #include "base/clock.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +64,7 @@ TEST_F(LeaseClock, RenewalsGoByTheMachinesClock) {
   EXPECT_TRUE(lease.intact());
 }
 
-// The first in line stays the first, whichever way the clock goes while both wait.
+// The first waiter stays first, whichever way the clock jumps while both wait.
 TEST_F(LeaseClock, WhoAskedFirstIsServedFirst) {
   for (const int64_t error : {-2 * kHour, 2 * kHour}) {
     set_clock_off(0);
@@ -90,7 +91,7 @@ TEST_F(LeaseClock, WhoAskedFirstIsServedFirst) {
   }
 }
 
-// What is kept for a place is nobody else's just because the clock is hours ahead of when it was touched.
+// Memory kept for a place stays with it even if the clock is hours ahead of the place's last touch.
 TEST_F(LeaseClock, APlaceIsNotLostByIt) {
   const Lease half = arbiter_.acquire(share(GiB(40)), machine_).value();
   std::atomic<bool> give_up{false};
@@ -108,14 +109,14 @@ TEST_F(LeaseClock, APlaceIsNotLostByIt) {
   waiter.join();
 }
 
-// A slot that says these times.
+// A slot with these times.
 std::string slot(const std::string& times) {
   const std::string body = "kind=held\n" + times;
   return "innkeeper-lease 1 1 " + std::to_string(body.size()) + " " + hex(fnv1a(body) ^ 1U) + "\n" + body;
 }
 
-// A lease of the machine's first moment is no lease without a time: it is not read by the wall clock, which
-// says another moment at each look.
+// A lease of the machine's first moment has a time: it must not be read by the wall clock, which differs at
+// each look.
 TEST_F(LeaseClock, ATimeOfZeroIsReadBack) {
   Record record;
   record.expires_ns = kHour;
@@ -129,7 +130,7 @@ TEST_F(LeaseClock, ATimeOfZeroIsReadBack) {
   }
 }
 
-// Sums of two of them must not leave the range of their type.
+// Sums of two times must not leave the range of their type.
 TEST_F(LeaseClock, TimesBeyondTheLimitAreRefused) {
   for (const char* key : {"since", "expires", "since_start", "expires_start"}) {
     EXPECT_TRUE(decode(slot(std::string(key) + "=" + std::to_string(kLatestNs) + "\n"))) << key;
@@ -137,7 +138,7 @@ TEST_F(LeaseClock, TimesBeyondTheLimitAreRefused) {
   }
 }
 
-// As versions wrote them that knew the wall clock alone.
+// As written by versions that knew the wall clock alone.
 TEST_F(LeaseClock, TimesOfTheWallClockAreRead) {
   const int64_t now = wall_clock_ns();
   const auto old = decode(
@@ -149,7 +150,7 @@ TEST_F(LeaseClock, TimesOfTheWallClockAreRead) {
   const auto over = decode(slot("since=1\nexpires=2\n"));
   ASSERT_TRUE(over);
   EXPECT_TRUE(over->expired(machine_clock_ns()));
-  // And what is written says both.
+  // An encoded record states both times.
   Record record;
   record.since_ns = 5;
   record.expires_ns = machine_clock_ns() + kHour;

@@ -1,5 +1,5 @@
-// Reading the folder while the process or the machine runs out of something: whoever cannot see all leases
-// gets none, and removes nothing.
+// Reads the directory while the process or the machine runs out of a resource. An arbiter that cannot see all
+// leases grants none and removes no file.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 namespace innkeeper::lease {
 namespace {
 
-// So many descriptors, and no more.
+// Limits the process to this number of descriptors.
 bool limit_descriptors(rlim_t most) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
@@ -24,7 +24,7 @@ class LeaseFailures : public LeaseFixture {
   LeaseFailures() : LeaseFixture(idle_machine(1)) {}
 };
 
-// Wherever the descriptors run out: at the lock, the list of names, a lease's file.
+// The descriptors run out at each place: at the lock, the list of names, a lease's file.
 TEST_F(LeaseFailures, WithoutDescriptorsNothingIsGrantedTwice) {
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
   const int status = wait_for(in_child([&] {
@@ -50,7 +50,7 @@ TEST_F(LeaseFailures, WhatCannotBeAskedIsNotDead) {
   for (const int error : {EMFILE, ENFILE, ENOMEM, EIO, EBADF}) EXPECT_FALSE(gone_or_barred(error)) << error;
 }
 
-// A job whose life cannot be read at the moment is not lost.
+// A job whose life file cannot be read at the moment is not lost.
 TEST_F(LeaseFailures, AJobsLifeThatCannotBeReadIsNotOver) {
   const std::string path = folder_.path() + "/life";
   EXPECT_FALSE(queue::look(path).present);

@@ -1,6 +1,6 @@
-// Another user's files in the shared folder: links, pipes, huge and unreadable ones, false records, files
-// deleted under us. None of it may change what others get, stop them, or crash them. Needs root for other
-// users: they are children that give it up.
+// Another user's files in the shared directory: links, pipes, huge and unreadable files, false records, files
+// deleted during use. None of them may change another user's leases, stop the program, or crash it. Needs
+// root: the other users are children that give root up.
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ constexpr uid_t kVillain = 40002;
 
 bool become(uid_t user) { return setgroups(0, nullptr) == 0 && setgid(user) == 0 && setuid(user) == 0; }
 
-// Another user's process: it has done `body`, and stays until this is gone.
+// Another user's process: it has run `body`, and lives as long as this object.
 class Villain {
  public:
   explicit Villain(const std::function<bool()>& body) {
@@ -33,7 +33,7 @@ class Villain {
     if (pipe(ends) != 0) return;
     process_ =
         in_child([&] { return become(kVillain) && body() && write(ends[1], "x", 1) == 1 ? pause() : 1; });
-    close(ends[1]);  // so that one who fails is seen to
+    close(ends[1]);  // Closed here, so that the read below returns if the child fails.
     char byte = 0;
     ready_ = read(ends[0], &byte, 1) == 1;
     close(ends[0]);
@@ -54,16 +54,16 @@ class Villain {
 
 class LeaseHostileTest : public LeaseFixture {
  protected:
-  // As `user`; 77: the machine does not let us become others.
+  // Runs `body` as `user`; returns 77 if the machine does not permit the change of user.
   int as(uid_t user, const std::function<int()>& body) {
     return wait_for(in_child([&] { return become(user) ? body() : 77; }));
   }
-  // Whoever it is gets what an empty machine gives.
+  // Every user gets all that an empty machine grants.
   void everybody_gets_all() {
     EXPECT_TRUE(arbiter_.acquire(whole(2), machine_).ok());
     EXPECT_EQ(arbiter_.list().value().size(), 0U);
   }
-  // Holds a file as its lease's owner would, forging its content.
+  // Holds a file as its lease's owner would, with forged content.
   static int hold(const std::string& name, const std::string& content) {
     const int fd = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     struct flock life {};
@@ -98,7 +98,7 @@ TEST_F(LeaseHostileTest, LiveFilesWithoutARecordClaimNothing) {
   for (const int fd : held) close(fd);
 }
 
-// A file with the largest size, all hole.
+// A sparse file of the largest size.
 TEST_F(LeaseHostileTest, AHugeFileIsNotRead) {
   const int fd = hold(path("l00000000000000aa"), "innkeeper-lease 1 ");
   ASSERT_GE(fd, 0);
@@ -116,13 +116,13 @@ TEST_F(LeaseHostileTest, TheSameFileUnderTwoNamesCountsOnce) {
   EXPECT_EQ(arbiter_.ledger(machine_).value()[0].available, GiB(50));
 }
 
-// A stranger's read lock would keep a dead lease alive, if read locks counted as life.
+// Another user's read lock would keep a dead lease alive, if read locks counted as life.
 TEST_F(LeaseHostileTest, AReadLockKeepsNothingAlive) {
   std::string id;
   Lease lease = arbiter_.acquire(whole(2), machine_).value();
   const std::string name = path("l" + lease.id());
   const int fd = open(name.c_str(), O_RDONLY | O_CLOEXEC);
-  lease.leave();  // dead: nobody holds it
+  lease.leave();  // The lease is dead: no process holds its lock.
   struct flock pretence {};
   pretence.l_type = F_RDLCK;
   ASSERT_EQ(fcntl(fd, F_OFD_SETLK, &pretence), 0);
@@ -159,7 +159,8 @@ TEST_F(LeaseHostileTest, OthersLeasesAreRespectedAndCannotBeTouched) {
                  wrong += arbiter_.acquire(part, machine_).ok();
                  const auto live = arbiter_.list().value();
                  wrong += live.size() != 1 || live[0].record.uid != kVictim;
-                 wrong += !arbiter_.acquire(whole(1), machine_).ok();  // the other card is his as anybody's
+                 // Every other user may lease the second GPU, the villain included.
+                 wrong += !arbiter_.acquire(whole(1), machine_).ok();
                  return wrong;
                }),
             0);
@@ -168,7 +169,7 @@ TEST_F(LeaseHostileTest, OthersLeasesAreRespectedAndCannotBeTouched) {
   for (const int fd : {ready[0], ready[1], done[0], done[1]}) close(fd);
 }
 
-// A dead lease of another user counts for nothing even where only he may remove it.
+// A dead lease of another user counts for nothing, even if only its owner may remove it.
 TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
   IK_TEST_NEEDS_ROOT();
   EXPECT_EQ(as(kVictim,
@@ -185,7 +186,7 @@ TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
   EXPECT_EQ(folder_.files(), 0);
 }
 
-// What others cannot read claims nothing of theirs, and stops nobody.
+// A file that other users cannot read claims none of their memory and blocks no user.
 TEST_F(LeaseHostileTest, UnreadableFilesClaimNothing) {
   IK_TEST_NEEDS_ROOT();
   const Villain villain([&] {
@@ -200,7 +201,7 @@ TEST_F(LeaseHostileTest, UnreadableFilesClaimNothing) {
   EXPECT_EQ(as(kVictim, [&] { return arbiter_.acquire(whole(2), machine_).ok() ? 0 : 1; }), 0);
 }
 
-// Opening a file under F_SETLEASE waits, 45 seconds as a rule, for its owner to let go.
+// Opening a file under F_SETLEASE waits, 45 seconds by default, for its owner to release it.
 TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
   signal(SIGIO, SIG_IGN);
   const std::string name = path("l00000000000000dd");
@@ -216,7 +217,7 @@ TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
   close(fd);
 }
 
-// Whose a lease is, its file's owner says.
+// The owner of the file is the owner of the lease.
 TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   IK_TEST_NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
@@ -236,10 +237,10 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
   EXPECT_EQ(arbiter_.ledger(machine_).value()[0].available, GiB(20));
   Request part = share(GiB(30));
   part.inside = outer.id();
-  EXPECT_TRUE(arbiter_.acquire(part, machine_).ok());  // he used up nothing of it
+  EXPECT_TRUE(arbiter_.acquire(part, machine_).ok());  // The other user consumed no part of the lease.
 }
 
-// A place in the line inside a lease that is not his keeps nothing of it.
+// A place in the line inside another user's lease keeps nothing of it.
 TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
   IK_TEST_NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
@@ -261,7 +262,7 @@ TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
   EXPECT_TRUE(granted.ok()) << granted.status().message();
 }
 
-// More files than anybody needs: only their owner's leases suffer.
+// A flood of files harms only the leases of their owner.
 TEST_F(LeaseHostileTest, AFloodHarmsItsMaker) {
   IK_TEST_NEEDS_ROOT();
   const Lease mine = arbiter_.acquire(share(GiB(30)), machine_).value();
@@ -311,7 +312,7 @@ TEST_F(LeaseHostileTest, TheLockFileReplacedIsNoticed) {
   EXPECT_TRUE(arbiter_.acquire(whole(), machine_).ok());
 }
 
-// Numbers of processes mean nothing across PID namespaces; locks do.
+// Process numbers mean nothing across PID namespaces; locks do.
 TEST_F(LeaseHostileTest, AnotherPidNamespaceIsSeen) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -339,10 +340,10 @@ TEST_F(LeaseHostileTest, AnotherPidNamespaceIsSeen) {
   const auto live = arbiter_.list().value();
   ASSERT_EQ(live.size(), 1U);
   EXPECT_EQ(live[0].record.process.pid, 1);
-  kill(outer, SIGKILL);  // the namespace's child goes on
+  kill(outer, SIGKILL);  // The namespace's child goes on.
   wait_for(outer);
   EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy);
-  pid_t inner = 0;  // either order of the two messages
+  pid_t inner = 0;  // The two messages come in either order.
   memcpy(&inner, message[0] == 'x' ? message + 1 : message, sizeof inner);
   if (message[0] == 'x' && message[sizeof(pid_t)] == 'x') memcpy(&inner, message, sizeof inner);
   kill(inner, SIGKILL);

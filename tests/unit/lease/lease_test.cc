@@ -68,18 +68,18 @@ TEST_F(LeaseTest, AKilledHoldersLeaseIsGone) {
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
   EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy);
-  kill(child, SIGSTOP);  // a stopped holder's memory is still allocated
+  kill(child, SIGSTOP);  // A stopped holder's memory is still allocated.
   EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy);
   kill(child, SIGKILL);
   EXPECT_EQ(wait_for(child), 128 + SIGKILL);
   EXPECT_EQ(folder_.files(), 1);
   const Result<Lease> lease = arbiter_.acquire(whole(2), machine_);
   EXPECT_TRUE(lease.ok()) << lease.status().message();
-  EXPECT_EQ(folder_.files(), 1);  // the dead one was removed
+  EXPECT_EQ(folder_.files(), 1);  // The dead lease's file was removed.
   close(ready[0]), close(ready[1]);
 }
 
-// A child that knows nothing of leases must not keep its dead parent's.
+// A child that knows nothing of leases must not keep the lease of its dead parent.
 TEST_F(LeaseTest, AForkedChildDoesNotHaveIt) {
   int parent_lives[2];
   ASSERT_EQ(pipe(parent_lives), 0);
@@ -89,7 +89,7 @@ TEST_F(LeaseTest, AForkedChildDoesNotHaveIt) {
     Lease lease = arbiter_.acquire(whole(2), machine_).value();
     const pid_t child = in_child([&] {
       if (lease.held()) return 1;
-      lease.release();  // must not remove the parent's file
+      lease.release();  // Must not remove the parent's file.
       const char fine = 'x';
       if (write(child_lives[1], &fine, 1) != 1) return 2;
       pause();
@@ -141,7 +141,7 @@ TEST_F(LeaseTest, ItLivesThroughExecAndIsAdopted) {
   kill(job, SIGKILL);
   wait_for(job);
   Lease lease = arbiter_.acquire(whole(2), machine_).value();
-  // Adopting, as the executed program does: by the number alone.
+  // Adopts by the number alone, as the executed program does.
   const int copy = dup(lease.descriptor());
   const std::string id = lease.id();
   lease.leave();
@@ -205,7 +205,7 @@ TEST_F(LeaseTest, AdoptRefusesWhatIsNoLease) {
   const int file = open("/dev/null", O_RDWR | O_CLOEXEC);
   EXPECT_EQ(arbiter_.adopt(file).status().code(), Code::invalid_argument);
   Lease lease = arbiter_.acquire(whole(), machine_).value();
-  // A descriptor of its own is not the lease's.
+  // Another descriptor of the process is not the lease's.
   const int other = open((folder_.path() + "/l" + lease.id()).c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_EQ(arbiter_.adopt(other).status().code(), Code::invalid_argument);
   const int copy = dup(lease.descriptor());
@@ -299,8 +299,8 @@ TEST_F(LeaseTest, WaitsForARelease) {
   later.join();
 }
 
-// The timer comes a second after the waiter's last look. Where the machine is busy the waiter may wake that
-// late, but not each time.
+// The timer fires a second after the waiter's last look. On a busy machine the waiter may wake that late, but
+// not each time.
 TEST_F(LeaseTest, WaitsForADeathLessThanTheTimer) {
   bool woken = false;
   for (int attempt = 0; attempt < 20 && !woken; ++attempt) {
@@ -344,7 +344,7 @@ TEST_F(LeaseTest, WaitingEndsWithItsLimitAndLeavesTheLine) {
   EXPECT_EQ(folder_.files(), 1);
 }
 
-// The order of arrival is the order of grants, whoever wakes first.
+// The arbiter grants in order of arrival, independent of the order in which waiters wake.
 TEST_F(LeaseTest, FirstComeFirstServed) {
   machine_ = idle_machine(1);
   Lease lease = arbiter_.acquire(whole(), machine_).value();
@@ -363,7 +363,7 @@ TEST_F(LeaseTest, FirstComeFirstServed) {
     }));
     ASSERT_TRUE(soon([&] { return arbiter_.list().value().size() == static_cast<size_t>(i) + 2; }));
   }
-  // Who comes now and does not wait is not served before them.
+  // A request that does not wait is not served before the waiters.
   lease.release();
   EXPECT_EQ(arbiter_.acquire(share(GiB(70)), machine_).status().code(), Code::busy);
   for (int i = 0; i < kWaiters; ++i) {
@@ -375,7 +375,7 @@ TEST_F(LeaseTest, FirstComeFirstServed) {
   close(order[0]), close(order[1]);
 }
 
-// Small leases come and go all the time; one that wants all of a card gets it nevertheless.
+// Small leases come and go all the time; one that wants all of a GPU gets it nevertheless.
 TEST_F(LeaseTest, BigRequestsAreNotStarved) {
   std::vector<pid_t> small;
   for (int i = 0; i < 4; ++i)
@@ -394,17 +394,17 @@ TEST_F(LeaseTest, BigRequestsAreNotStarved) {
   for (const pid_t child : small) wait_for(child);
 }
 
-// What a place does not need is not kept from others, and what it waits for is.
+// Other requests may use memory that a place does not need, but not memory that it waits for.
 TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
-  const Lease first = arbiter_.acquire(share(GiB(70)), machine_).value();   // on GPU-1000
-  const Lease second = arbiter_.acquire(share(GiB(40)), machine_).value();  // on GPU-1001
+  const Lease first = arbiter_.acquire(share(GiB(70)), machine_).value();   // Granted on GPU-1000.
+  const Lease second = arbiter_.acquire(share(GiB(40)), machine_).value();  // Granted on GPU-1001.
   const pid_t waiter =
       in_child([&] { return arbiter_.acquire(waiting(share(GiB(60))), look()).ok() ? 0 : 1; });
   ASSERT_TRUE(soon([&] { return arbiter_.list().value().size() == 3; }));
-  // It waits for GPU-1001, which has 40 left; GPU-1000 has 10.
+  // The place waits for GPU-1001, which has 40 GiB left; GPU-1000 has 10.
   EXPECT_EQ(arbiter_.acquire(share(GiB(20)), machine_).status().code(), Code::busy);
   EXPECT_EQ(arbiter_.acquire(share(GiB(10)), machine_).value().uuids(), "GPU-1000");
-  // One that died or was stopped waiting keeps nothing. It is not to be stopped with the folder's lock in
+  // One that died or was stopped waiting keeps nothing. It is not to be stopped with the directory's lock in
   // its hand.
   const int lock = open((folder_.path() + "/" + kLockName).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
@@ -427,7 +427,7 @@ TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
   EXPECT_TRUE(arbiter_.acquire(share(GiB(20)), machine_).ok());
 }
 
-// ---- The folder and the lock
+// ---- The directory and the lock
 
 TEST_F(LeaseTest, ALockHeldTooLongIsReportedWithItsHolder) {
   { const Lease lease = arbiter_.acquire(whole(), machine_).value(); }
@@ -457,8 +457,9 @@ TEST_F(LeaseTest, FoldersAreFoundInOrder) {
   const std::string base = folder_.path() + "-x";
   ASSERT_EQ(mkdir(base.c_str(), 0777), 0);
   const std::string a = base + "/a", b = base + "/b";
-  EXPECT_EQ(Directory::open_best({base + "/none/a", b}).value()->path(), b);  // the first that can be made
-  EXPECT_EQ(Directory::open_best({a, b}).value()->path(), b);                 // what is there goes first
+  // The first directory that can be made.
+  EXPECT_EQ(Directory::open_best({base + "/none/a", b}).value()->path(), b);
+  EXPECT_EQ(Directory::open_best({a, b}).value()->path(), b);  // An existing directory comes first.
   ASSERT_EQ(mkdir(a.c_str(), 0777), 0);
   ASSERT_EQ(chmod(a.c_str(), 0777), 0);
   EXPECT_NE(Directory::open(a).status().message().find("chmod +t"), std::string::npos);

@@ -1,4 +1,4 @@
-// What logind is told of the files that a logout removes, as in logind.conf(5).
+// Settings of logind.conf(5) that decide whether a logout removes files.
 #include "lease/logout.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Parts of leases, and parts of parts: whose bytes they are when a lease around them ends.
+// Parts of leases, and parts of parts: the owner of their bytes when an enclosing lease ends.
 #include <gtest/gtest.h>
 
 #include "support/lease_fixture.h"
@@ -33,7 +33,7 @@ TEST_F(LeaseParts, WhenTheMiddleEndsAPartIsTheNextOnes) {
   EXPECT_EQ(available(), GiB(30));
 }
 
-// The outermost ends first, then the middle: nothing is left around the inner one.
+// The outermost lease ends first, then the middle one: nothing encloses the inner one any more.
 TEST_F(LeaseParts, WhenTheOutermostEndsTheMiddleStandsForAll) {
   Lease outer = arbiter_.acquire(share(GiB(80)), machine_).value();
   Lease middle = part(outer, GiB(60)).value();

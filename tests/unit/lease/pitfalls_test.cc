@@ -1,5 +1,5 @@
-// What other tools get wrong when they choose GPUs (docs/design/leases.md has the list), where no other test
-// has it: through the fake library, and with real files, locks and processes.
+// Mistakes of other tools in choosing GPUs (docs/design/leases.md has the list) that no other test covers:
+// through the fake library, and with real files, locks and processes.
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::string card(const std::string& memory, const std::string& more = "") {
   return "card GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  utilization 1 1\n  memory " + memory + "\n" + more;
 }
 
-// Pitfall 6: an instance may be destroyed at any time, and the others get other handles.
+// Pitfall 6: an instance may be destroyed at any time, and the other instances get new handles.
 TEST_F(LeasePitfalls, ADestroyedInstanceIsNoDeviceAndHidesNoOther) {
   const std::string head = "card GPU-aaaaaaaa\n  mig 7\n";
   const std::string one = "instance MIG-11111111 1 0\n  memory 20G 0 0\n";
@@ -50,16 +50,16 @@ TEST_F(LeasePitfalls, ADestroyedInstanceIsNoDeviceAndHidesNoOther) {
   EXPECT_TRUE(telemetry::resolve_visible("MIG-11111111", "", now).uuids.empty());
   EXPECT_EQ(telemetry::resolve_visible("GPU-aaaaaaaa", "", now).uuids,
             std::vector<std::string>{"MIG-22222222"});
-  // It goes between two questions about it.
+  // The instance disappears between two calls about it.
   gpus.change(head + "instance MIG-11111111 1 0\n  error nvmlDeviceGetUUID 2\n" + two);
   EXPECT_EQ(seen().cards.size(), 1U);
   EXPECT_EQ(arbiter_.acquire(whole(), seen()).value().uuids(), "MIG-22222222");
-  // A card with MIG on is no device itself, also when nothing is left of it.
+  // A GPU in MIG mode is no device itself, even when it has no instance left.
   gpus.change(head);
   EXPECT_FALSE(arbiter_.acquire(whole(), seen()).ok());
 }
 
-// Pitfall 9: from the grant on the bytes are promised, whatever of them is allocated already.
+// Pitfall 9: the bytes are promised from the grant on, even if part of them is allocated already.
 TEST_F(LeasePitfalls, AllocatingWhatWasLeasedChangesNothingForOthers) {
   FakeGpus gpus(card("80G 0 0"));
   const Lease lease = arbiter_.acquire(share(GiB(30)), seen()).value();
@@ -74,8 +74,9 @@ TEST_F(LeasePitfalls, AllocatingWhatWasLeasedChangesNothingForOthers) {
   EXPECT_EQ(standing().foreign, GiB(3));
 }
 
-// Pitfall 11: a list that names nobody while memory is used is not told the truth, so nothing follows from
-// it. Not that the lease has allocated nothing: then its bytes would count twice for as long as it lives.
+// Pitfall 11: a driver that lists no process while memory is used hides processes, so the ledger concludes
+// nothing from the list. It must not conclude that the lease has allocated nothing: its bytes would count
+// twice for the lease's lifetime.
 TEST_F(LeasePitfalls, AnEmptyProcessListIsUnknownNotIdle) {
   FakeGpus gpus(card("80G 0 30G"));
   const Machine machine = seen();
@@ -85,23 +86,23 @@ TEST_F(LeasePitfalls, AnEmptyProcessListIsUnknownNotIdle) {
   entry.record.process = {getpid(), 1};
   entry.record.pid_namespace = own_pid_namespace();
   const View view{kWarmUpNs + 1, own_pid_namespace()};
-  entry.record.since_ns = 2;  // not warm yet
+  entry.record.since_ns = 2;  // The lease is not warm yet.
   EXPECT_EQ(make_ledger(machine, {entry}, view)[0].available, GiB(20));
   entry.record.since_ns = 0;
   const Standing standing = make_ledger(machine, {entry}, view)[0];
   EXPECT_EQ(standing.foreign, Bytes(0));
   EXPECT_EQ(standing.available, GiB(50));
-  // Without a lease it is used all the same.
+  // Without a lease the memory counts as used all the same.
   EXPECT_EQ(make_ledger(machine, {}, view)[0].available, GiB(50));
 }
 
-// Pitfall 14: nothing can be known of a process, but what it uses.
+// Pitfall 14: of a process that cannot be inspected only its use of memory is known.
 TEST_F(LeasePitfalls, BytesOfAProcessThatCannotBeLookedIntoCount) {
   FakeGpus gpus(card("80G 0 50G", "  process 999999999 50G\n"));
   EXPECT_EQ(standing().foreign, GiB(50));
   EXPECT_FALSE(arbiter_.acquire(share(GiB(40)), seen()).ok());
   EXPECT_TRUE(arbiter_.acquire(share(GiB(30)), seen()).ok());
-  // And how much may be unknown too: what is used is known of the card.
+  // The size may be unknown, too: the GPU itself still reports its used memory.
   gpus.change(card("80G 0 50G", "  process 999999999 unknown\n"));
   EXPECT_FALSE(arbiter_.acquire(share(GiB(40)), seen()).ok());
 }
@@ -115,13 +116,13 @@ TEST_F(LeasePitfalls, ClosingAnotherDescriptorOfTheFileEndsNothing) {
     ASSERT_GE(fd, 0);
     close(fd);
   }
-  // Listing opens and closes it too.
+  // Listing opens and closes the file too.
   ASSERT_EQ(arbiter_.list().value().size(), 1U);
   EXPECT_EQ(wait_for(in_child([&] { return arbiter_.acquire(whole(), machine).ok() ? 1 : 0; })), 0);
   EXPECT_TRUE(lease.intact());
 }
 
-// Pitfall 16, of the global lock: a child that is made under it lives on when the parent is killed there.
+// Pitfall 16, of the global lock: a child forked under the lock lives on when the parent is killed there.
 TEST_F(LeasePitfalls, AChildMadeUnderTheGlobalLockDoesNotHoldIt) {
   const Machine machine = test::idle_machine(1);
   { const Lease lease = arbiter_.acquire(whole(), machine).value(); }
@@ -146,8 +147,9 @@ TEST_F(LeasePitfalls, AChildMadeUnderTheGlobalLockDoesNotHoldIt) {
   close(ready[0]), close(ready[1]);
 }
 
-// Pitfall 19: in a sticky folder O_CREAT fails on another user's file where fs.protected_regular is set, for
-// root as well. So the lock is opened without it, and everybody can take another user's.
+// Pitfall 19: in a sticky directory O_CREAT fails on another user's file where fs.protected_regular is set,
+// for root as well. So the arbiter opens the lock without O_CREAT, and every user can take another user's
+// lock.
 TEST_F(LeasePitfalls, AnotherUsersLockFileIsOpenedWithoutMakingIt) {
   IK_TEST_NEEDS_ROOT();
   const Machine machine = test::idle_machine(1);
@@ -165,7 +167,7 @@ TEST_F(LeasePitfalls, AnotherUsersLockFileIsOpenedWithoutMakingIt) {
   EXPECT_EQ(before.st_ino, after.st_ino) << "it is never made again (pitfall 20)";
 }
 
-// Pitfall 21: what a machine that stopped left behind on a disk.
+// Pitfall 21: files that a stopped machine left on a disk.
 TEST_F(LeasePitfalls, AfterARebootAllIsFree) {
   const Machine machine = test::idle_machine(2);
   Record record;
@@ -173,7 +175,7 @@ TEST_F(LeasePitfalls, AfterARebootAllIsFree) {
   record.exclusive = true;
   record.revision = 1;
   record.boot_id = "00000000-0000-0000-0000-000000000000";
-  record.process = {1, 0};  // a number that lives in every boot
+  record.process = {1, 0};  // This process number lives in every boot.
   const std::string slot = encode(record).value();
   for (const char* name : {"l00000000000000aa", "t00000000000000bb"}) {
     const int fd = open(path(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);

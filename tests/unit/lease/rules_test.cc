@@ -1,4 +1,4 @@
-// The rules of leasing that need no files: records, what is left of a card, which cards are chosen, requests.
+// Rules of leasing that need no files: records, free memory of a GPU, choice of GPUs, requests.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "lease/ledger.h"
 #include "lease/record.h"
 #include "lease/request.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 
 namespace innkeeper::lease {
 namespace {
@@ -18,7 +18,7 @@ using test::idle_machine;
 using test::share;
 using test::whole;
 
-constexpr uint64_t kHere = 77;  // a PID namespace
+constexpr uint64_t kHere = 77;  // Number of a PID namespace.
 constexpr int64_t kNow = 1'000'000'000'000'000;
 const View kView{kNow, kHere};
 
@@ -76,7 +76,7 @@ std::string two_slots(const std::string& first, const std::string& second) {
   return file + second;
 }
 
-// A writer killed after any number of bytes of the new slot leaves the old record or the new one, whole.
+// A writer killed after any number of bytes of the new slot leaves the whole old record or the whole new one.
 TEST(LeaseRecord, ATornChangeLeavesTheOldRecord) {
   Record old_record = some_record(), new_record = some_record();
   new_record.revision = 2;
@@ -91,7 +91,7 @@ TEST(LeaseRecord, ATornChangeLeavesTheOldRecord) {
   EXPECT_EQ(decode(two_slots(second, first))->claims[0].bytes, GiB(1));
 }
 
-// Not even one changed byte passes: a record is what its writer wrote, or nothing.
+// Decoding rejects a record with a single changed byte.
 TEST(LeaseRecord, AChangedByteIsNoRecord) {
   const std::string good = encode(some_record()).value();
   for (size_t i = 0; i < good.size(); ++i) {
@@ -102,7 +102,7 @@ TEST(LeaseRecord, AChangedByteIsNoRecord) {
   }
 }
 
-// A body with a right checksum, as anybody can write.
+// A body with a right checksum, which any user can write.
 std::string forged(const std::string& body) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : body) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -170,7 +170,7 @@ TEST(LeaseRecord, WhatCannotBeReadIsNotWritten) {
   EXPECT_EQ(decode(encode(record).value())->command, "two\\x0alines=1");
 }
 
-// ---- What is left
+// ---- Free memory
 
 TEST(LeaseLedger, ALeaseCountsInFullFromItsGrant) {
   Machine machine = idle_machine(2);
@@ -183,12 +183,13 @@ TEST(LeaseLedger, ALeaseCountsInFullFromItsGrant) {
 TEST(LeaseLedger, MemoryOfTheLeasesTreeDoesNotCountTwice) {
   Machine machine = idle_machine(1);
   machine.cards[0].free = GiB(80) - GiB(12);
-  machine.cards[0].processes = {{GiB(12), {{50, 9}, {42, 7}, {1, 1}}}};  // a child of the holder
+  // The second process is a child of the holder.
+  machine.cards[0].processes = {{GiB(12), {{50, 9}, {42, 7}, {1, 1}}}};
   const std::vector<Entry> live = {entry({{"GPU-1000", GiB(30)}})};
   Ledger ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].available, GiB(50));
   EXPECT_EQ(ledger[0].foreign, Bytes(0));
-  // The same number, another process: pids are used again.
+  // The same number, but another process: the system reuses process numbers.
   machine.cards[0].processes[0].line[1].start_ticks = 8;
   ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].foreign, GiB(12));
@@ -211,7 +212,7 @@ TEST(LeaseLedger, TheDriversReserveIsNotForLeases) {
   EXPECT_EQ(make_ledger(machine, {}, kView)[0].available, GiB(79));
 }
 
-// Two leases of one process: its bytes are shared out, never doubled.
+// Two leases of one process: its bytes are divided between them, never doubled.
 TEST(LeaseLedger, OneProcessWithTwoLeases) {
   Machine machine = idle_machine(1);
   machine.cards[0].free = GiB(80) - GiB(15);
@@ -225,12 +226,12 @@ TEST(LeaseLedger, OneProcessWithTwoLeases) {
 TEST(LeaseLedger, UnmatchedLeasesCountInFullUntilWarm) {
   Machine machine = idle_machine(1);
   machine.cards[0].free = GiB(50);
-  machine.cards[0].processes = {{GiB(30), {}}};  // a host's number in a container
+  machine.cards[0].processes = {{GiB(30), {}}};  // A container cannot resolve the host's process number.
   Entry lease = entry({{"GPU-1000", GiB(30)}});
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(20));
   lease.record.since_ns = kNow - kWarmUpNs;
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(50));
-  // So does a lease of another namespace, but known processes' bytes are not its.
+  // A lease of another namespace counts too, but known processes' bytes do not belong to it.
   machine.cards[0].processes = {{GiB(30), {{99, 1}}}};
   lease.record.pid_namespace = kHere + 1;
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(20));
@@ -266,7 +267,7 @@ TEST(LeaseLedger, PartsCountOnceAndStandForThemselvesLater) {
   EXPECT_EQ(make_ledger(machine, {outer, part}, kView)[0].promised, GiB(30));
   EXPECT_EQ(make_ledger(machine, {part}, kView)[0].promised, GiB(10));
   EXPECT_EQ(make_ledger_inside(machine, {outer, part}, outer, kView)[0].available, GiB(20));
-  // Somebody else's is no part of it: he would use it up.
+  // A part written by another user does not count as inside the lease: it would consume the lease's memory.
   part.record.uid = outer.record.uid + 1;
   EXPECT_EQ(make_ledger(machine, {outer, part}, kView)[0].promised, GiB(40));
   EXPECT_EQ(make_ledger_inside(machine, {outer, part}, outer, kView)[0].available, GiB(30));
@@ -286,7 +287,8 @@ std::optional<std::vector<size_t>> chosen(const Machine& machine, const std::vec
 
 using Cards = std::vector<size_t>;
 
-// Where card and machine have one memory (GB10), what the machine uses is gone, and is nobody's on the card.
+// Where GPU and machine share one memory (GB10), the machine's use lowers the free memory but is no foreign
+// use of the GPU.
 TEST(LeaseChoice, OfOneMemoryTheMachinesPartTakesNoCard) {
   Machine machine = idle_machine(1);
   machine.cards[0].free = GiB(60);
@@ -300,7 +302,8 @@ TEST(LeaseChoice, OfOneMemoryTheMachinesPartTakesNoCard) {
   const std::vector<Entry> live = {entry({{"GPU-1000", GiB(30)}})};
   EXPECT_FALSE(whole_card(live));
   EXPECT_EQ(make_ledger(machine, live, kView)[0].available, GiB(30)) << "it has allocated nothing yet";
-  machine.cards[0].processes = {{GiB(12), {{42, 7}}}, {GiB(1), {{50, 9}}}};  // the holder's, a stranger's
+  // The first process is the holder's, the second a stranger's.
+  machine.cards[0].processes = {{GiB(12), {{42, 7}}}, {GiB(1), {{50, 9}}}};
   EXPECT_FALSE(whole_card({}));
   const Ledger ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].foreign, GiB(1));
@@ -359,7 +362,7 @@ TEST(LeaseChoice, NeverOutsideWhatIsAllowed) {
 
 TEST(LeaseChoice, ExclusiveMeansAlone) {
   Machine machine = idle_machine(3);
-  machine.cards[1].free = GiB(70);  // 10 GiB are somebody's without a lease
+  machine.cards[1].free = GiB(70);  // A process without a lease uses 10 GiB.
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, whole()), Cards{2});
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, whole(2)), std::nullopt);
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1002", GiB(80)}}, 42, true)}, share(GiB(75))), Cards{0});
@@ -377,7 +380,7 @@ TEST(LeaseChoice, GangsGetTheBestLinks) {
   machine.cards[1].free = GiB(70);
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{0, 2}));
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(78)}})}, share(GiB(4), 2)), (Cards{1, 3}));
-  // Cards that nobody holds come before links.
+  // GPUs without a lease come before better links.
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1002", GiB(1)}})}, share(GiB(4), 2)), (Cards{1, 3}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 5)), std::nullopt);
 }
@@ -395,15 +398,16 @@ TEST(LeaseChoice, AGangIsOfOneVendor) {
   for (size_t i = 0; i < 5; ++i) machine.cards[i].vendor = i < 3 ? 0 : 1;
   machine.cards[1].free = GiB(70);
   machine.cards[2].free = GiB(10);
-  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{3, 4}));  // more free memory in all than 0 and 1
+  // Together they have more free memory than 0 and 1.
+  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{3, 4}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 3)), (Cards{0, 1, 2}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 4)), std::nullopt);
-  // Nobody's first, then the links, then the rest.
+  // The order is: GPUs without a lease, then the links, then the free memory.
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1003", GiB(1)}})}, share(GiB(4), 2)), (Cards{0, 1}));
   machine.links.assign(25, 1);
   machine.links[0 * 5 + 2] = machine.links[2 * 5 + 0] = 9;
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{0, 2}));
-  // Who waits, waits for one vendor's: those where less is missing.
+  // A waiting request waits for GPUs of one vendor: those with the smallest shortage.
   const Ledger now = make_ledger(
       machine, {entry({{"GPU-1000", GiB(70)}, {"GPU-1001", GiB(70)}, {"GPU-1003", GiB(60)}})}, kView);
   EXPECT_EQ(choose_to_wait_for(machine, now, wish_of(share(GiB(30), 2))), (Cards{4, 3}));
@@ -475,9 +479,9 @@ TEST(LeaseRequest, OptionsReadBackTheSame) {
     EXPECT_EQ(to_options(parsed(options).value()), options);
 }
 
-// ---- The folder
+// ---- The directory
 
-TEST(LeaseFolderRules, NetworkFileSystemsAreNamed) {
+TEST(LeaseDirectoryRules, NetworkFileSystemsAreNamed) {
   EXPECT_STREQ(remote_file_system(0x6969), "NFS");
   EXPECT_STREQ(remote_file_system(0x65735546), "FUSE");
   EXPECT_EQ(remote_file_system(0x01021994), nullptr);  // tmpfs

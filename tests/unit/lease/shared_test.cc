@@ -1,4 +1,5 @@
-// One lease in several processes: changes by one, seen and kept by the others; taking over a descriptor.
+// One lease in several processes: a change by one process, its effect on the others; taking over a
+// descriptor.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ using namespace std::chrono_literals;
 class LeaseShared : public LeaseFixture {
  protected:
   LeaseShared() : LeaseFixture(idle_machine(1, GiB(40))) {}
-  // Another process that has the lease does this with it, and leaves it.
+  // Another process that has the lease runs this function with it, then leaves the lease.
   int in_another(Lease& lease, const std::function<bool(Lease&)>& body) {
     if (!lease.share_with_children().ok()) return -1;
     return wait_for(in_child([&] {
@@ -74,15 +75,15 @@ TEST_F(LeaseShared, RenewingTakesATimeThatCanBe) {
   EXPECT_EQ(lease.expires_ns(), 0);
 }
 
-// The number may be of some other file of the program, by mistake.
+// By mistake the number may belong to another file of the program.
 TEST_F(LeaseShared, AdoptLeavesWhatIsNoLeaseAsItWas) {
   const std::string path = folder_.path() + "/user";
-  const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);  // not closed by exec()
+  const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);  // Not closed by exec().
   EXPECT_EQ(arbiter_.adopt(file).status().code(), Code::invalid_argument);
   EXPECT_EQ(fcntl(file, F_GETFD), 0);
   EXPECT_EQ(write(file, "x", 1), 1);
   close(file);
-  // A lease that is over: found out late, under the lock.
+  // A lease that has ended; the process detects it late, under the lock.
   Request request = share(GiB(10));
   request.expires_after = 1ms;
   const Lease lease = arbiter_.acquire(request, machine_).value();

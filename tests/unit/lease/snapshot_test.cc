@@ -1,4 +1,4 @@
-// What telemetry found, as leasing sees it.
+// Conversion of a telemetry snapshot into leasing's view of the machine.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

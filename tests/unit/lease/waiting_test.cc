@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 class LeaseWaiting : public LeaseFixture {
  protected:
   LeaseWaiting() : LeaseFixture(idle_machine(1)) {}
-  // When the place in the line was last touched; 0: there is none.
+  // Time of the last touch of the place in the line, ns; 0: there is no place.
   int64_t touched() {
     const std::vector<Entry> live = arbiter_.list().value();
     for (const Entry& entry : live)
@@ -28,7 +28,7 @@ class LeaseWaiting : public LeaseFixture {
   }
 };
 
-// Looking at the cards may take longer than kPlaceLost, each time.
+// Each look at the GPUs may take longer than kPlaceLost.
 TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
   Lease lease = arbiter_.acquire(whole(), machine_).value();
   std::atomic<int> looks{0};
@@ -50,7 +50,7 @@ TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
   waiter.join();
 }
 
-// Each of a thousand who wait touches its place: that must not wake the others.
+// Each of a thousand waiters touches its place, and a touch must not wake the others.
 TEST_F(LeaseWaiting, ATouchedPlaceWakesNobody) {
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
   Watch watch(arbiter_.directory());
@@ -63,7 +63,7 @@ TEST_F(LeaseWaiting, ATouchedPlaceWakesNobody) {
   EXPECT_TRUE(watch.wait(1s)) << "the watch is one";
 }
 
-// A child that is made while waiting has neither the place nor the thread that touches it.
+// A child forked during the wait has neither the place nor the thread that touches it.
 TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
   pid_t child = -1;
@@ -75,7 +75,7 @@ TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
     return true;
   };
   const auto look = [&]() -> Result<Machine> {
-    if (child < 0) std::this_thread::sleep_for(600ms);  // slow, so that there is a thread
+    if (child < 0) std::this_thread::sleep_for(600ms);  // Slow, so that the waiter starts its thread.
     return machine_;
   };
   const Status given_up = arbiter_.acquire(waiting(whole()), look, fork_once).status();
@@ -85,7 +85,7 @@ TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
   EXPECT_EQ(folder_.files(), 1);
 }
 
-// A driver that stumbles once must not end a wait of hours; from the start it says "never".
+// A driver that fails once must not end a wait of hours; a failure from the start means "never".
 TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
   Machine unknown = machine_;
   unknown.cards[0].total = Bytes(0);
@@ -104,7 +104,7 @@ TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
   EXPECT_EQ(arbiter_.acquire(share(GiB(40)), unknown).status().code(), Code::invalid_argument);
 }
 
-// Who may use all cards need not name them, which is possible only up to kMaxClaims.
+// A request allowed to use all GPUs need not name them; it can name at most kMaxClaims.
 TEST_F(LeaseWaiting, OnAMachineOfManyCards) {
   const int count = static_cast<int>(kMaxClaims) + 6;
   machine_ = test::idle_machine(count);

@@ -1,4 +1,5 @@
-// Which gaps are spent elsewhere: enough in every step, none for nothing, the cheap ones first.
+// Choice of the gaps that a schedule spends elsewhere: enough in every step, none in vain, the cheap ones
+// first.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int64_t kUnit = int64_t{1} << 20;
 
-// A period by hand: each block is alive all the time, but where `dies` ends it.
+// A hand-made period: each block lives all the time, unless `dies` ends it.
 class Period {
  public:
   explicit Period(int64_t length, int64_t touched = 0) {
@@ -21,7 +22,7 @@ class Period {
   }
 
   size_t block(int64_t size, bool stays = false) { return blocks(1, size, stays); }
-  // The first of so many.
+  // Adds `number` blocks and returns the first.
   size_t blocks(int64_t number, int64_t size, bool stays = false) {
     for (int64_t& alive : uses.alive) alive += number * size;
     const size_t first = uses.blocks.size();
@@ -35,7 +36,7 @@ class Period {
   }
   int64_t all() const { return *std::max_element(uses.alive.begin(), uses.alive.end()); }
 
-  // What is there in each step with these gaps spent elsewhere.
+  // Bytes present in each step while the blocks of these gaps are away.
   std::vector<int64_t> there(const std::vector<size_t>& chosen) const {
     std::vector<int64_t> bytes = uses.alive;
     for (const size_t each : chosen) {
@@ -59,7 +60,8 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
     };
     Period period(10 + below(90), below(2) * kUnit);
     const int64_t length = period.uses.length;
-    std::vector<int64_t> needed(static_cast<size_t>(length));  // whose users cannot do without
+    // Bytes per step of blocks in use, or that always stay.
+    std::vector<int64_t> needed(static_cast<size_t>(length));
     for (int64_t blocks = 3 + below(30); blocks > 0; --blocks) {
       const size_t block = period.block(1 + below(3 * kUnit), below(10) == 0);
       const bool stays = period.uses.blocks[block].stays;
@@ -95,7 +97,7 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
   }
 }
 
-// A step that nothing helps costs no search: it would be a square of the steps.
+// A step that no gap helps costs no search: the search would take quadratic time in the steps.
 TEST(Cover, IsQuickWherePinsExceedTheRoom) {
   Period period(100'000, kUnit);
   period.block(2 * kUnit, true);
@@ -111,7 +113,7 @@ TEST(Cover, IsEmptyWhereAllFits) {
   EXPECT_TRUE(cover(period.uses, Bytes(kUnit)).empty());
 }
 
-// One of two blocks must be elsewhere in step 50 of 100; which one?
+// One of two blocks must be absent in step 50 of 100: the test names the better one.
 struct Choice {
   const char* name;
   Gap better, worse;
@@ -149,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
                            {0, 50, 51, false, true}}),
     [](const testing::TestParamInfo<Choice>& which) { return std::string(which.param.name); });
 
-// Of the two blocks one leaves anyway: its bytes are out then, and to let them go once more costs no copy.
+// One of the two blocks leaves anyway: its bytes are written out then, and a second absence needs no copy.
 TEST(Cover, CountsTheCopyOutOfAVersionOnce) {
   Period period(100, 64 * kUnit);
   const size_t twice = period.block(kUnit);
@@ -161,7 +163,7 @@ TEST(Cover, CountsTheCopyOutOfAVersionOnce) {
   period.uses.gaps[again].version = period.uses.gaps[0].version;
   period.gap(once, 1, 30);
   const size_t other = period.gap(once, 41, 99);
-  period.uses.gaps[again].fresh = false;  // it was read in between
+  period.uses.gaps[again].fresh = false;  // The block is read between its write and the gap.
   period.uses.gaps[other].fresh = false;
   const std::vector<size_t> chosen = cover(period.uses, Bytes(2 * kUnit), {.out = CoverWeights::Out::first});
   EXPECT_EQ(std::count(chosen.begin(), chosen.end(), again), 1);
@@ -181,7 +183,7 @@ TEST(Cover, TakesWhatIsSmallLast) {
 
 TEST(Cover, CountsALifeOfSeveralPeriodsAsOftenAsItIsThere) {
   Period period(10);
-  const size_t block = period.block(kUnit);  // three of them are alive at once
+  const size_t block = period.block(kUnit);  // Three copies of the block are alive at once.
   for (int64_t& alive : period.uses.alive) alive = 3 * kUnit;
   period.gap(block, 1, 29);
   const std::vector<size_t> chosen = cover(period.uses, Bytes(kUnit));

@@ -1,4 +1,4 @@
-// The model of a node without plans, beside the engine on a simulated card: bytes to the last, time nearly.
+// The model of a node without plans, compared with the engine on a simulated GPU: bytes exactly, time nearly.
 #include "plan/on_demand.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// Blocks are of one MiB.
+// A use of a block of one MiB.
 Touch of(Name name, bool write = false) { return {name, MiB(1), write}; }
 
 struct Model : OnDemand {
@@ -80,7 +80,8 @@ TEST(OnDemand, WhatStaysDoesNotLeave) {
   EXPECT_EQ(model.cost().arrived, before);
 }
 
-// Steps of so many layers, of which some are left out: weights, activations that backward wants, gradients.
+// Training steps over kLayers layers, some of which are left out: weights, activations that backward reads,
+// gradients.
 std::string varying_program(uint64_t seed) {
   std::mt19937_64 draw(seed);
   std::string text;
@@ -95,7 +96,7 @@ std::string varying_program(uint64_t seed) {
   for (uint64_t layer = 1; layer <= kLayers; ++layer) op(access(layer, 1024, 'o'));
   uint64_t next = 100;
   for (int step = 0; step < 30; ++step) {
-    std::vector<std::pair<uint64_t, uint64_t>> kept;  // layer, what it made
+    std::vector<std::pair<uint64_t, uint64_t>> kept;  // Pairs of a layer and the block it made.
     for (uint64_t layer = 1; layer <= kLayers; ++layer) {
       if (draw() % 5 == 0) continue;
       std::string reads = access(layer, 1024, 'r');
@@ -113,9 +114,9 @@ std::string varying_program(uint64_t seed) {
   return text;
 }
 
-class BesideTheEngine : public ::testing::TestWithParam<std::tuple<int, double>> {};
+class ComparedWithTheEngine : public ::testing::TestWithParam<std::tuple<int, double>> {};
 
-TEST_P(BesideTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
+TEST_P(ComparedWithTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
   const auto [seed, share] = GetParam();
   const trace::AccessRecord record = test::parsed(varying_program(static_cast<uint64_t>(seed)));
   const replay::Setup all{};
@@ -147,7 +148,7 @@ TEST_P(BesideTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
   EXPECT_NEAR(model.cost().seconds, seconds, 0.1 * seconds);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rooms, BesideTheEngine,
+INSTANTIATE_TEST_SUITE_P(Rooms, ComparedWithTheEngine,
                          ::testing::Combine(::testing::Values(1, 2, 3), ::testing::Values(0.8, 0.6, 0.4)));
 
 }  // namespace

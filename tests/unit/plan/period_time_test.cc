@@ -1,4 +1,4 @@
-// The run of a period that chooses between schedules, by hand.
+// The simulated time of a period by which the planner chooses between schedules, checked by hand.
 #include "plan/period_time.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ constexpr int64_t kMoved = 1 << 20;
 constexpr int64_t kKernel = 1000;
 constexpr double kCopy = 2 * (kMoved + kLatency);
 
-// Four operators, of which the first uses a block that is elsewhere until it is wanted again.
+// Four operators; the first one's block is away until its next use.
 struct OneBlock {
   explicit OneBlock(bool written) {
     uses.speed = {.memory = 2, .link = 1};
@@ -57,7 +57,7 @@ TEST(PeriodTime, HidesCopiesBehindLongKernels) {
   EXPECT_DOUBLE_EQ(period.time(), 4e5 * kKernel);
 }
 
-// Its bytes are on the host since it left first: the second time it leaves at once.
+// The bytes are on the host since the first departure: the second departure takes no time.
 TEST(PeriodTime, OfOneVersionThereIsOneCopyOut) {
   OneBlock period(true);
   period.uses.gaps[0].end = 2;
@@ -69,12 +69,12 @@ TEST(PeriodTime, OfOneVersionThereIsOneCopyOut) {
                   {.after = 2, .arrives = true, .gap = 1}};
   period.spare.assign(4, 0);
   const double once = period.time();
-  period.uses.gaps[1].version = 1;  // written in between
+  period.uses.gaps[1].version = 1;  // The block is written in between.
   period.uses.written.push_back(true);
   EXPECT_GT(period.time(), once + 0.9 * kCopy);
 }
 
-// Written, read, written again; and what is only read.
+// One block is written, read and written again; another is only read.
 TEST(Gaps, OfOneVersionHaveTheSameBytes) {
   History history;
   const Name block = history.name();
@@ -84,7 +84,7 @@ TEST(Gaps, OfOneVersionHaveTheSameBytes) {
     history.ended(NodeId{1}, std::array{Touch{name, Bytes(kMoved), write}});
   };
   for (int period = 0; period < 3; ++period) {
-    op(block, false);  // of the version that the period before has written last
+    op(block, false);  // Reads the version that the period before wrote last.
     op(other, false);
     op(block, true);
     op(frozen, false);

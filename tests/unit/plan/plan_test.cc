@@ -1,4 +1,4 @@
-// Plans without an engine: periods are found, and schedules fit.
+// Plans without an engine: the detection of periods, and schedules that fit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using test::Pager;
 
 constexpr NodeId kHost{1};
 
-// A program's operators, told to a history as an engine would: by blocks that are born and die.
+// The program's operators as an engine would report them to a history: with blocks that are born and die.
 struct Loop {
   History history;
   PeriodFinder finder;
@@ -67,7 +67,7 @@ TEST(Period, IsNotALayerThatLooksLikeTheOneBefore) {
   for (const Name weight : weights) {
     for (int i = 0; i < 20; ++i) {
       loop.op({read(weight), {loop.history.name(), KiB(1), true}});
-      // One weight again and again is a period of one operator, and rightly so.
+      // One weight read repeatedly is a period of one operator, and rightly so.
       EXPECT_TRUE(loop.found == 0 || loop.found == 1) << loop.found;
     }
   }
@@ -111,7 +111,7 @@ TEST(Schedule, OfACircleFetchesOneBlockAPeriod) {
   const Program program = make_program(loop.history, 10).value();
   EXPECT_EQ(program.touched_at(kCard), KiB(10));
   const Schedule made = make_schedule(uses_at(program, kCard), KiB(9));
-  // The best that can be: of ten that are read in turn nine stay, but the one that is read now must be there.
+  // The optimum: of ten blocks read in a fixed order nine stay, but the one being read must be present.
   EXPECT_LE(made.arriving, KiB(2));
   EXPECT_TRUE(make_schedule(uses_at(program, kCard), KiB(10)).moves.empty()) << "what fits is never moved";
   EXPECT_EQ(live_excess(uses_at(program, kCard), KiB(9)), KiB(1));
@@ -119,7 +119,7 @@ TEST(Schedule, OfACircleFetchesOneBlockAPeriod) {
   EXPECT_EQ(live_excess(uses_at(program, NodeId{5}), KiB(1)), Bytes(0)) << "it does nothing there";
 }
 
-// Training steps: weights, results that live until backward, gradients, sizes by chance.
+// Training steps: weights, results that live until backward, gradients, random sizes.
 Program random_training(uint32_t seed, int layers, Loop& loop) {
   std::mt19937 chance(seed);
   const auto kib = [&](int most) { return static_cast<int64_t>(1 + chance() % static_cast<uint32_t>(most)); };
@@ -161,9 +161,9 @@ Program random_training(uint32_t seed, int layers, Loop& loop) {
   return make_program(loop.history, loop.found).value();
 }
 
-// Bytes between two uses at each operator, counted one operator after another over many periods.
+// Bytes between two uses at each operator, counted operator by operator over many periods.
 int64_t count_most_alive(const Program& program) {
-  std::map<Name, std::array<int64_t, 3>> lives;  // first and last use, size
+  std::map<Name, std::array<int64_t, 3>> lives;  // First use, last use and size of each block.
   constexpr int64_t kPeriods = 5;
   for (int64_t time = 0; time < kPeriods * program.length(); ++time) {
     for (const Program::Use& use : program.uses_of(time % program.length())) {
@@ -204,7 +204,7 @@ TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
   EXPECT_LT(most_above, 3) << "of these small ones, with blocks as large as a tenth of the room";
 }
 
-// Gradients die between two steps: behind the last operator of a period, when its program is made already.
+// Gradients die between two periods: after a period's last operator, when its program has been made already.
 TEST(Program, HasTheDeathsBehindItsLastStep) {
   Loop loop;
   const Name weight = loop.history.name();
@@ -224,7 +224,8 @@ TEST(Program, HasTheDeathsBehindItsLastStep) {
 TEST(Program, TakesTheLessOfTwoPeriodsTimes) {
   Loop loop;
   const Name weight = loop.history.name();
-  for (int i = 0; i < 40; ++i) loop.op({read(weight)}, i == 39 ? 3.0 : 2.0);  // beside another's kernels
+  // The last one runs concurrently with another program's kernels.
+  for (int i = 0; i < 40; ++i) loop.op({read(weight)}, i == 39 ? 3.0 : 2.0);
   const Program program = make_program(loop.history, 1).value();
   EXPECT_EQ(program.touched_in(0, kCard, {.memory = 1e9}), 2e9);
   EXPECT_EQ(uses_at(program, kCard, {.memory = 1e9}).touched.back(), 2'000'000'000);
@@ -239,7 +240,7 @@ TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   Program program = random_training(1, 24, loop);
   const Bytes room(count_most_alive(program) * 7 / 10);
   const Schedule wanted = make_schedule(uses_at(program, kCard), room);
-  for (int64_t old = 1; old < 200; ++old)  // each has the number of one of the period's, many periods ago
+  for (int64_t old = 1; old < 200; ++old)  // Each has the number of a block of this period, many periods ago.
     program.deaths.push_back({old % program.length(), {old - 5 * program.births, false}});
   const Schedule made = make_schedule(uses_at(program, kCard), room);
   EXPECT_EQ(made.arriving, wanted.arriving);
@@ -247,7 +248,7 @@ TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   EXPECT_EQ(made.moves.size(), wanted.moves.size());
 }
 
-// Each period reads the next of many blocks that were made before them all.
+// Each period reads the next of many blocks that were made before all periods.
 TEST(Uses, OfAPoolAreNotOfWhatEachPeriodMakes) {
   Loop loop;
   const Name weight = loop.history.name();
@@ -268,13 +269,14 @@ TEST(Uses, OfAPoolAreNotOfWhatEachPeriodMakes) {
   EXPECT_EQ(uses.gaps.front().end - uses.gaps.front().begin, 1);
 }
 
-// An epoch's last periods read again what its first ones have read: two ages of one number.
+// An epoch's last periods read the blocks of its first ones again: two ages share one number.
 TEST(Uses, OfAnOldBlockBeginWithTheFirstThatFollowOneAnother) {
   Program program;
   program.births = 1;
   program.steps = {{1, 0, 1, kCard}, {2, 2, 1, kCard}, {3, 4, 1, kCard}};
   const auto of = [](int64_t number) { return Program::Use{{number, false}, KiB(1), number == 1, false}; };
-  // 1: made; -9 and -10: ten and eleven periods old; -90: as old as what nobody has seen for long.
+  // Number 1 is made in the period; -9 and -10 are ten and eleven periods old; -90 is as old as a block
+  // unseen for long.
   program.uses = {of(1), of(-9), of(-10), of(-90), of(0), of(-9)};
   program.deaths = {{2, {-10, false}}, {2, {-90, false}}, {2, {0, false}}};
   const Uses uses = uses_at(program, kCard);
@@ -355,7 +357,8 @@ TEST(Schedule, WhatStaysIsNotAskedToLeave) {
   for (const PlannedMove& move : made.moves) EXPECT_GT(move.slot.number, 5);
 }
 
-// The host below a card and the disk below that, as schedules say: what is where after each step.
+// Simulates the host below a GPU and the disk below the host: where each block is after each step of the
+// schedules.
 class Tiers {
  public:
   Tiers(const Program& program, const Schedule& card, const Schedule& host, Bytes room)
@@ -374,7 +377,7 @@ class Tiers {
         if (death.after == step) drop(death.slot.name(births_before));
       const size_t first = next;
       while (next < moves_.size() && moves_[next].after == step) ++next;
-      for (const bool arrives : {false, true}) {  // what leaves goes first
+      for (const bool arrives : {false, true}) {  // Departures come first.
         for (size_t i = first; i < next; ++i)
           if (moves_[i].arrives == arrives) make(moves_[i], moves_[i].slot.name(births_before));
       }
@@ -382,8 +385,8 @@ class Tiers {
     }
   }
 
-  int read = 0;  // from the disk, in the period
-  int late = 0;  // of what goes to the card, that was still there
+  int read = 0;  // Reads from the disk in the period.
+  int late = 0;  // Moves to the GPU whose block was still on the disk.
 
  private:
   void make(const PlannedMove& move, Name name) {
@@ -416,7 +419,7 @@ class Tiers {
   const int64_t room_;
   std::vector<PlannedMove> moves_;
   int64_t used_ = 0;
-  std::map<Name, int64_t> here_;  // at the host
+  std::map<Name, int64_t> here_;  // Bytes of each block at the host.
   std::set<Name> below_;
 };
 

@@ -1,4 +1,4 @@
-// A planner without an engine: a program is followed, left and found again.
+// A planner without an engine: it follows a program, loses it and finds it again.
 #include "plan/planner.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,8 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   EXPECT_EQ(period(), orders);
   EXPECT_EQ(it.planner.periods(), 3);
 
-  // What it moves: weights, which are read alone and so have copies, and what each period makes, which dies.
+  // The plan moves weights, which operators only read and which so have copies, and results of the period,
+  // which die.
   std::vector<plan::Moved> moved = it.planner.moved();
   Bytes arriving{0};
   for (const plan::Moved& each : moved) {
@@ -44,7 +45,7 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   }
   EXPECT_EQ(arriving, it.planner.cost().arriving);
 
-  // One line more in between, which makes a block.
+  // One more operator in between, which makes a block.
   it.op({{it.meet(), KiB(3), true}});
   EXPECT_FALSE(it.planner.follows());
   EXPECT_EQ(it.planner.divergences(), 1);
@@ -55,7 +56,8 @@ TEST(Planner, FollowsLeavesAndComesBack) {
   EXPECT_EQ(period(), orders);
 }
 
-// Names go round in a table of the last 65,536; what lasts longer than its place there is found all the same.
+// The planner keeps the last 65,536 names in a circular table; it also finds a block whose entry was
+// overwritten.
 TEST(Planner, MovesWhatHasOutlivedManyNames) {
   ProgramTracker it(KiB(250));
   std::vector<Name> weights;
@@ -120,8 +122,8 @@ TEST(Planner, OrdersNothingWhereAllFits) {
   EXPECT_EQ(it.planner.working_set().at(NodeId{1}), Bytes(0));
 }
 
-// A loop whose state is one block at first and another from then on: what it makes is not the same each time.
-// 300 weights where 250 have room, read in turn.
+// A loop whose state is one block at first and another later, so its results differ between periods.
+// It reads 300 weights in a fixed order; 250 fit.
 class Timed : public ::testing::Test {
  protected:
   Timed() {
@@ -159,7 +161,7 @@ TEST_F(Timed, WhileItIsSuspendedItIsNotMadeAnew) {
   ASSERT_EQ(period(kAsked), 0);
   const Bytes arriving = it_.planner.cost().arriving;
   for (int i = 0; i < 3; ++i) {
-    it_.planner.unplanned(kCard, KiB(40));  // as on demand
+    it_.planner.unplanned(kCard, KiB(40));  // The period ran on demand.
     EXPECT_EQ(period(kAsked), 0);
     EXPECT_EQ(it_.planner.cost().arriving, arriving);
   }
@@ -183,7 +185,7 @@ TEST(Planner, ALoopThatGoesOnWithAnotherBlockIsNoPeriodYet) {
   EXPECT_TRUE(it.planner.follows());
 }
 
-// A long program, and jobs that are done when the test says so.
+// A long program, with background jobs that run when the test calls do_jobs().
 class PlannedInBackground : public ::testing::Test {
  protected:
   static constexpr int64_t kBlocks = 3000;
@@ -266,7 +268,7 @@ TEST_F(PlannedInBackground, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
 }
 
 TEST_F(PlannedInBackground, AProgramThatFitsIsNotFollowed) {
-  // All of it is touched in a period, and little of it is alive at a time.
+  // The period touches all of it, and little of it is alive at once.
   room = KiB(kBlocks - 1);
   const auto period_that_fits = [&] {
     for (size_t i = 0; i < kBlocks / 2; ++i) {
@@ -292,7 +294,7 @@ TEST_F(PlannedInBackground, AProgramThatFitsIsNotFollowed) {
 TEST_F(PlannedInBackground, WhatWasInterruptedIsPlannedAnew) {
   for (int i = 0; i < 3; ++i) period();
   it.planner.interrupt();
-  do_jobs();  // of no use any more
+  do_jobs();  // Their result is discarded.
   for (int i = 0; i < 2; ++i) EXPECT_EQ(period(), 0);
   ASSERT_EQ(jobs.size(), 1u);
   do_jobs();
@@ -311,7 +313,8 @@ TEST_F(PlannedInBackground, AJobMayEndBehindThePlanner) {
   do_jobs();
 }
 
-// What ended while the inner one was followed counts for the outer one: so gradients that are accumulated.
+// Periods that end while the planner follows the inner one count for the outer one, as with accumulated
+// gradients.
 TEST(Planner, APeriodOfPeriodsIsFoundWhileTheInnerOneIsFollowed) {
   ProgramTracker it(KiB(250));
   std::vector<Name> weights;

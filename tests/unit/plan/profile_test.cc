@@ -1,4 +1,4 @@
-// The tree over a period's steps, beside a plain list of numbers.
+// The tree over a period's steps, compared with a plain list of numbers.
 #include "plan/profile.h"
 
 #include <gtest/gtest.h>

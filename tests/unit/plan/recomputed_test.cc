@@ -1,4 +1,4 @@
-// Schedules in which blocks are computed again instead of copied.
+// Schedules that recompute blocks instead of copying them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,12 +20,12 @@ struct Sizes {
   int64_t weight, wide, narrow;
 };
 
-// Layers of: what a weight makes of the layer before (wide), and what a pure operator makes of that (narrow).
-// Both are read again on the way back.
+// Each layer has two operators. One makes a wide result from a weight and the layer before; a pure one makes
+// a narrow result from that. The backward pass reads both again.
 class Training {
  public:
-  // Each operator's kernels take so many seconds, or nobody knows. With a state of so many KiB, the first
-  // operator of a period reads what the last one of the period before made.
+  // `seconds`: time of each operator's kernels; 0: unknown. `state`: KiB that the first operator of a period
+  // reads and the last one of the period before made.
   explicit Training(std::vector<Sizes> layers, double seconds = 0, int64_t state = 0)
       : layers_(std::move(layers)), seconds_(seconds), state_size_(state) {
     for (size_t i = 0; i < layers_.size(); ++i) weights_.push_back(history_.name());
@@ -125,8 +125,8 @@ TEST(Recomputed, IsAnotherBlockToTheProgram) {
   EXPECT_EQ(most_alive(with_recomputed(program, {})), most_alive(program));
 }
 
-// Kernels take long, so that copies run beside them: to compute again would cost time, though nothing need
-// move then.
+// Kernels take long, so that copies run concurrently with them: to recompute would cost time, although it
+// would avoid all moves.
 TEST(Recomputed, IsNotTakenWhereCopiesCostNothing) {
   constexpr plan::Speed kSpeed{.memory = 1e12, .link = 2e10};
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300}), 1e-3).program();
@@ -168,7 +168,7 @@ TEST(Recomputed, IsTakenWhereThatIsFasterThanCopies) {
   EXPECT_GT(faster, 150) << "of 180";
 }
 
-// What lasts from one period into the next has another name in the program with second lives.
+// A block that lasts from one period into the next has another name in the program with second lives.
 TEST(Recomputed, WhatMovesBesideItKeepsItsName) {
   int tried = 0;
   for (uint32_t seed = 1; seed <= 20; ++seed) {
@@ -200,7 +200,7 @@ TEST(Recomputed, NothingIsWhereAllFits) {
       schedule_with_recompute(program, uses_at(program, kCard), Bytes(most_alive(program))).moves.empty());
 }
 
-// One result that is pure, one use of it later; what its operator reads is `input` there.
+// One pure result, used once later; `input` is the operand of its operator.
 struct Small {
   explicit Small(int64_t input_dies, bool written = false, bool chained = false) {
     program.births = 4;
@@ -209,8 +209,8 @@ struct Small {
       program.steps.push_back({0, program.uses.size(), 4, kCard});
       program.uses.insert(program.uses.end(), uses.begin(), uses.end());
     };
-    step({{slot(1), KiB(9), false}});                                            // 0: the input
-    step({{slot(1), KiB(9), false}, {slot(2), KiB(9), false, false, true}});     // 1: the result
+    step({{slot(1), KiB(9), false}});                                            // Step 0: the input.
+    step({{slot(1), KiB(9), false}, {slot(2), KiB(9), false, false, true}});     // Step 1: the result.
     step({{slot(2), KiB(9), false}, {slot(3), KiB(9), false, false, chained}});  // 2
     step({{slot(1), KiB(9), written}});                                          // 3
     step({{slot(4), KiB(9), false}});                                            // 4
@@ -246,7 +246,7 @@ TEST(Recomputed, IsNotMadeOfWhatIsMadeAgain) {
   EXPECT_EQ(all[0].use, 5);
 }
 
-// Both could be made again, one of the other: the larger is, or the first.
+// Each could be recomputed from the other: the planner takes the larger one, or the first.
 TEST(Recomputed, OneOfAChainIs) {
   Program program = Small(6, false, true).program;
   for (Program::Death& death : program.deaths)

@@ -1,4 +1,4 @@
-// Whether plans are suspended by what they cost, and tried again.
+// The score suspends plans by their cost and tries them again.
 #include "plan/score.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kPeriod = 400;  // operators
 
-// A program whose periods take a second on demand, in which a MiB arrives.
+// A program whose periods take one second on demand and fetch one MiB.
 class Scored : public ::testing::Test {
  protected:
   void period(double seconds, double arrived = 1) {
@@ -25,7 +25,7 @@ class Scored : public ::testing::Test {
       score_.count(now_);
     }
   }
-  // Periods of on-demand movement until it is tried again; -1: it is not.
+  // Periods on demand until the score resumes the plan; -1: it does not.
   int periods_until_resumed(int most) {
     for (int periods = 0; periods < most; ++periods) {
       period(1);
@@ -148,7 +148,7 @@ TEST_F(Scored, WithoutAClockBytesAloneCount) {
 }
 
 TEST_F(Scored, TheModelMayBeWrongByAFactor) {
-  for (int i = 0; i < 3; ++i) period(1.4);  // what it says takes a second
+  for (int i = 0; i < 3; ++i) period(1.4);  // The model predicts one second for the period.
   score_.start(kPeriod);
   for (int i = 0; i < 100; ++i) period(1.35);
   EXPECT_FALSE(score_.suspended());

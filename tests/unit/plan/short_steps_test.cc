@@ -1,4 +1,4 @@
-// The steps that are short of room, beside a plain list.
+// The set of steps with a shortage of free space, compared with a plain list.
 #include "plan/short_steps.h"
 
 #include <gtest/gtest.h>

@@ -25,10 +25,11 @@ TEST(TwoClocks, AKernelStartsWhenItIsLaunchedAndTheNodeIsReady) {
   EXPECT_DOUBLE_EQ(clocks.start(2, 50), 50) << "the host is ahead";
 }
 
-// A loop of operators with different numbers of operands; each takes the host so long.
+// A loop of operators with different numbers of operands; the host takes a given time for each.
 class PacedLoop {
  public:
-  // Kernels take so many seconds; the host takes `host` of them for the operator, in this period.
+  // `kernels`: seconds of each operator's kernels; `host`: seconds of the host for each operator in this
+  // period.
   void period(double kernels, const std::array<double, 3>& host) {
     for (size_t i = 0; i < host.size(); ++i) {
       std::vector<Touch> touches;
@@ -43,7 +44,7 @@ class PacedLoop {
   std::array<Name, 3> blocks_{history_.name(), history_.name(), history_.name()};
 };
 
-constexpr double kMemory = 1e9;  // bytes a second
+constexpr double kMemory = 1e9;  // Bytes per second.
 constexpr Speed kSpeed{.memory = kMemory, .link = 1e9};
 
 TEST(TwoClocks, TheHostsPaceIsTheLeastThatItTookForSuchAnOperator) {
@@ -58,7 +59,8 @@ TEST(TwoClocks, TheHostsPaceIsTheLeastThatItTookForSuchAnOperator) {
   EXPECT_EQ(repeated(program, 2).steps[4].host, 4);
 }
 
-// A step that took far longer than others of the period has waited, and one with more operands less so.
+// A step that took far longer than in other periods includes a wait; more operands explain a part of the
+// time.
 TEST(TwoClocks, AWaitIsNoPace) {
   PacedLoop loop;
   for (int i = 0; i < 3; ++i) loop.period(1e-3, {2, 2, 1000});
@@ -79,7 +81,7 @@ TEST(TwoClocks, StepsTakeAsLongAsTheSlowerOfBoth) {
   }
 }
 
-// A schedule that moves nothing takes as long as the host does.
+// A schedule without moves takes as long as the host does.
 TEST(TwoClocks, APeriodThatFitsTakesTheHostsTime) {
   PacedLoop loop;
   for (int i = 0; i < 3; ++i) loop.period(1e-3, {4e-3, 4e-3, 4e-3});
@@ -88,7 +90,7 @@ TEST(TwoClocks, APeriodThatFitsTakesTheHostsTime) {
   EXPECT_NEAR(none.time, 12e-3 * kMemory, 3);
 }
 
-// Where the host has launched ahead, a step that takes it long costs nothing.
+// Where the host has launched ahead, a step that is slow on the host costs nothing.
 TEST(TwoClocks, TheHostRunsAhead) {
   PacedLoop loop;
   for (int i = 0; i < 3; ++i) loop.period(1e-3, {1e-3, 1e-4, 1.8e-3});

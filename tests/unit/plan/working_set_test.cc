@@ -1,4 +1,4 @@
-// The working set of the last operators of a program without a period.
+// Working set of the last operators while no period is known.
 #include "plan/working_set.h"
 
 #include <gtest/gtest.h>

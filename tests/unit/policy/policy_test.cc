@@ -24,7 +24,7 @@ TEST(LruPolicy, OfThoseUsedTogetherSparesGoFirstThenTheLarger) {
   EXPECT_EQ(spare.rank, small.rank);
 }
 
-// Comes at `came`, is used until `left`, and leaves.
+// A block that arrives at `came`, is used until `left`, and leaves.
 void stay(ReuseHistory& history, uint64_t before, uint64_t came, uint64_t left) {
   history.came(before, came);
   history.left(left);

@@ -1,4 +1,4 @@
-// The guards of the queue that one has to provoke: each test here fails when one of them is taken out.
+// Guards of the queue that a test must provoke: each test here fails when its guard is removed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -16,10 +16,10 @@
 #include "support/queue_fixture.h"
 
 namespace {
-std::atomic<int> disk_waits{0};  // how often this program waited for the disk
+std::atomic<int> disk_waits{0};  // Number of this program's waits for the disk.
 }
 
-// In place of libc's.
+// Replaces libc's function.
 extern "C" int fdatasync(int fd) {
   ++disk_waits;
   return static_cast<int>(syscall(SYS_fdatasync, fd));
@@ -36,7 +36,7 @@ using namespace std::chrono_literals;
 
 class GuardTest : public QueueFixture {
  protected:
-  pid_t watcher() const {  // the runner's parent
+  pid_t watcher() const {  // Process number of the runner's parent.
     const std::string stat = content("/proc/" + std::to_string(outer_.runner()) + "/stat");
     const size_t name = stat.rfind(')');
     return name == std::string::npos ? 0 : std::atoi(stat.c_str() + name + 4);
@@ -90,7 +90,7 @@ TEST_F(GuardTest, WhatIsHeldOrWaitsIsNotClaimed) {
   EXPECT_TRUE(good(store.claim(held, 1, "", "boot")));
 }
 
-// The runner may have looked before the pause, and at the queue after it.
+// The runner may have read the setting before the pause, and the queue after it.
 TEST_F(GuardTest, NothingIsClaimedInAPausedQueue) {
   Store store = this->store();
   const JobId id = good(store.add(spec()))[0];
@@ -113,7 +113,7 @@ TEST_F(GuardTest, WhatWasTakenBackLeavesNoAttemptAndObeysItsUser) {
   EXPECT_EQ(good(store.line(id)).state, State::cancelled);
 }
 
-// What the runner decides is on the disk before it acts; what callers add is not waited for.
+// The runner's decisions are on the disk before it acts; a caller that adds a job does not wait for the disk.
 TEST_F(GuardTest, TheRunnerWaitsForTheDiskAndCallersDoNot) {
   Store runner = store(Durable::power), caller = store();
   const JobId id = good(caller.add(spec()))[0];
@@ -133,7 +133,7 @@ TEST_F(GuardTest, TheRunnerWaitsForTheDiskAndCallersDoNot) {
   EXPECT_GE(disk_waits, 1) << "an end in the life file";
 }
 
-// A process that has the number of a dead supervisor by now is not ours to end.
+// A process that has the number of a dead supervisor by now is not the queue's to end.
 TEST_F(GuardTest, OnlyTheSupervisorItselfIsSignalled) {
   const pid_t stranger = fork();
   if (stranger == 0) {
@@ -163,8 +163,8 @@ TEST_F(GuardTest, OnlyTheSupervisorItselfIsSignalled) {
   waitpid(stranger, &status, 0);
 }
 
-// After a power cut a file may lack what was written, so an attempt of another boot that has not "begun" may
-// have run.
+// After a power cut a file may lack data that was written. So an attempt of another boot that has not "begun"
+// may have run.
 TEST_F(GuardTest, AMissingBeginningIsBelievedWithinItsBootOnly) {
   lease::Record record;
   lease::sign(record);
@@ -173,7 +173,7 @@ TEST_F(GuardTest, AMissingBeginningIsBelievedWithinItsBootOnly) {
               gone = good(store.add(spec()))[0];
   ASSERT_TRUE(good(store.claim(before, 1, "", "another boot")));
   for (const JobId id : {now, gone}) ASSERT_TRUE(good(store.claim(id, 1, "", record.boot_id)));
-  ASSERT_TRUE(queue_.pause_all().ok());  // the pass below starts nothing
+  ASSERT_TRUE(queue_.pause_all().ok());  // The pass below starts no job.
   for (const JobId id : {before, now}) good(begin_life(folder_->life(id, 1)));
   const Program program = test::queue_runner();
   Scheduler scheduler(*folder_, program, this->store());
@@ -198,7 +198,7 @@ TEST_F(GuardTest, WhatAKilledRunnerLeftIsRemovedAndWhatLivesIsNot) {
   EXPECT_TRUE(look(folder_->life(78, 1)).present);
 }
 
-// One that has begun to leave sees a job that was added while it still had its lock.
+// A runner that has begun to leave sees a job that was added while it still had its lock.
 TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
   {
     test::Environment first_runner;
@@ -209,14 +209,14 @@ TEST_F(GuardTest, ARunnerThatLeavesLooksOnceMore) {
   }
   const pid_t runner = outer_.runner();
   ASSERT_GT(runner, 0);
-  const JobId id = add(shell("true"));  // there is a runner: this starts none
+  const JobId id = add(shell("true"));  // There is a runner, so this starts none.
   EXPECT_EQ(outer_.runner(), runner);
   std::filesystem::remove(path("idle"));
-  Store store = this->store();  // which starts none either
+  Store store = this->store();  // Opening a store starts no runner either.
   EXPECT_TRUE(soon([&] { return good(store.line(id)).state == State::done; }));
 }
 
-// Two would start a job twice, but for what else keeps them from it.
+// Two runners would start a job twice, if no other guard prevented it.
 TEST_F(GuardTest, ThereIsOneRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
@@ -229,7 +229,7 @@ TEST_F(GuardTest, ThereIsOneRunner) {
   test::spit(path("go"), "");
 }
 
-// Somebody cleans up: another runner would find no lock, so the first must not go on beside it.
+// A user removes the lock file: another runner would find no lock, so the first must stop.
 TEST_F(GuardTest, ARunnerWhoseLockWasRemovedGivesWay) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
@@ -249,7 +249,7 @@ TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
   const pid_t supervisor = static_cast<pid_t>(look(folder_->life(id, 1)).began->supervisor.pid);
-  ASSERT_EQ(kill(supervisor, SIGSTOP), 0);  // it would do it too
+  ASSERT_EQ(kill(supervisor, SIGSTOP), 0);  // The supervisor would start a runner too.
   const pid_t before = outer_.runner();
   ASSERT_TRUE(outer_.kill_runner());
   EXPECT_TRUE(soon([&] { return outer_.runner() > 0 && outer_.runner() != before; }));
@@ -258,7 +258,8 @@ TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
   EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
 }
 
-// The runner and its watcher killed: who waits replaces them, and so does a job that ends with nobody there.
+// The runner and its watcher are killed: a waiting caller replaces them, and so does a job that ends without
+// a runner.
 TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
@@ -270,12 +271,12 @@ TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   ASSERT_TRUE(soon([&] { return outer_.runner() == 0; }));
   ASSERT_TRUE(store.set(kPausedSetting, 1).ok());
   const JobId next = add(shell("true"));
-  ASSERT_TRUE(store.set(kPausedSetting, 0).ok());  // by nobody who would start a runner
+  ASSERT_TRUE(store.set(kPausedSetting, 0).ok());  // Setting this through the store starts no runner.
   EXPECT_EQ(good(queue_.wait({next}, kLong))[0].state, State::done) << "who waits";
 }
 
 TEST_F(GuardTest, TheWholeGroupIsToldBeforeItIsKilled) {
-  // A child that saves its work when it is told, and a job that waits for it.
+  // A child that saves its work on SIGTERM, and a job that waits for it.
   const JobId id = add(shell("trap : TERM; (trap 'echo saved > " + path("saved") + "; exit' TERM; touch " +
                              path("up") + "; while :; do sleep 0.02; done) & wait; wait; exit 1"));
   ASSERT_TRUE(soon([&] { return std::filesystem::exists(path("up")); }));
@@ -285,7 +286,7 @@ TEST_F(GuardTest, TheWholeGroupIsToldBeforeItIsKilled) {
 }
 
 TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
-  // The job obeys, a child of its own does not.
+  // The job obeys, its child does not.
   JobSpec job = shell("(trap '' TERM; touch " + path("up") + "; exec sleep 100) & echo $! > " +
                       path("child") + "; wait");
   job.grace = 300ms;
@@ -298,21 +299,21 @@ TEST_F(GuardTest, WhatIsLeftOfAGroupIsKilledWithIt) {
   EXPECT_NE(kill(std::atoi(child.c_str()), 0), 0) << "the job has ended, and it has not";
 }
 
-// A pause takes nothing of a job's time.
+// A pause takes nothing of a job's time limit.
 TEST_F(GuardTest, TheTimeLimitStopsWhileAJobIsPaused) {
   JobSpec job = shell("echo up; while [ ! -e " + path("go") + " ]; do sleep 0.02; done");
-  job.time_limit = 6s;  // enough for all but the pause, however busy the machine is
+  job.time_limit = 6s;  // Long enough for all but the pause, on a busy machine too.
   const JobId id = add(job);
   ASSERT_TRUE(soon([&] { return content(good(queue_.log_path(id))) == "up\n"; }));
   ASSERT_TRUE(queue_.pause({id}).ok());
   std::this_thread::sleep_for(6100ms);
-  test::spit(path("go"), "");  // so that it ends as soon as it goes on
+  test::spit(path("go"), "");  // Lets the job end as soon as it goes on.
   ASSERT_TRUE(queue_.resume({id}).ok());
   EXPECT_EQ(good(queue_.wait({id}, kLong))[0].state, State::done);
 }
 
-// "Go on" of a new runner and "stop" may both be pending when the supervisor comes to run, and the kernel
-// hands over "stop" first.
+// A new runner's signal to go on and a signal to stop may both be pending when the supervisor runs next; the
+// kernel delivers the stop first.
 TEST_F(GuardTest, APauseIsNotLostWhereTheSupervisorIsSlow) {
   const JobId id = add(shell("exec sleep 200"));
   ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
@@ -337,7 +338,7 @@ TEST_F(GuardTest, APauseIsNotLostWhereTheSupervisorIsSlow) {
   EXPECT_TRUE(soon([&] { return !stopped(); }));
 }
 
-// Slots of what a killed runner started count in the next one.
+// Jobs that a killed runner started still occupy slots in the next runner.
 TEST_F(GuardTest, SlotsCountWhatAnotherRunnerStarted) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
   const JobId first = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));

@@ -1,4 +1,5 @@
-// Forgetting: what the queue's history loses, what it never loses, and what stays known of what it lost.
+// Pruning: the entries that the queue's history loses, those it never loses, and the facts it keeps of lost
+// ones.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -16,7 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kAll = 1'000'000;
 
-class PruneTest : public QueueFolderTest {
+class PruneTest : public QueueDirectoryTest {
  protected:
   JobId add(const std::vector<Need>& after = {}) {
     JobSpec job = spec_;
@@ -39,7 +40,7 @@ class PruneTest : public QueueFolderTest {
     end(id, code);
     return id;
   }
-  // By so long.
+  // Moves the job's end back by `age`.
   void make_older(JobId id, std::chrono::nanoseconds age) {
     sql("UPDATE jobs SET ended=ended-" + std::to_string(age.count()) + " WHERE id=" + std::to_string(id));
   }
@@ -67,7 +68,7 @@ class PruneTest : public QueueFolderTest {
 TEST_F(PruneTest, ByAgeAndByNumber) {
   std::vector<JobId> ids;
   for (int i = 0; i < 6; ++i) ids.push_back(ended());
-  make_older(ids[4], 3h);  // what counts is when a job ended, not when it was added
+  make_older(ids[4], 3h);  // The age counts from a job's end, not from its addition.
   make_older(ids[1], 2h);
   EXPECT_EQ(prune({}), 0) << "no bound";
   EXPECT_EQ(prune({.age = 4h, .jobs = 6}), 0);
@@ -99,7 +100,7 @@ TEST_F(PruneTest, OutputOfEveryAttemptGoes) {
   spec_.retries = 2;
   const JobId id = add();
   end(id, 1, 1);
-  // One that never began leaves no attempt behind, but maybe a file.
+  // A job that never began leaves no attempt, but maybe a file.
   ASSERT_TRUE(good(store_.claim(id, 2, "", "boot")));
   test::spit(output(id, 2), "");
   ASSERT_TRUE(store_.take_back(id, 2).ok());
@@ -229,7 +230,7 @@ TEST_F(PruneTest, TidyingLeavesWhatIsUsedAndWhatWasMeasured) {
   EXPECT_LT(sql("PRAGMA page_count"), pages / 4) << "the room is the disk's again";
 }
 
-// With a real runner.
+// Prunes with a real runner.
 class AutomaticTest : public QueueFixture {};
 
 TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
@@ -241,7 +242,7 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   EXPECT_FALSE(queue_.set_keep({.age = -1s, .jobs = 2}).ok());
   std::vector<JobId> ids;
   {
-    // More than go at a time. No runner sees them.
+    // More jobs than one step of pruning removes. No runner sees them.
     const auto folder = good(Folder::open(outer_.path().string()));
     Store store = good(Store::open(*folder, Durable::processes));
     JobSpec job = shell("true");
@@ -265,7 +266,7 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   EXPECT_FALSE(queue_.resolve("1-216").ok());
 }
 
-// Else a queue that is never empty would grow for ever.
+// Otherwise a queue that is never empty would grow for ever.
 TEST_F(AutomaticTest, TheRunnerPrunesWhileItWorks) {
   ASSERT_TRUE(queue_.set_keep({.age = std::nullopt, .jobs = 5}).ok());
   ASSERT_TRUE(queue_.set_cpu_slots(8).ok());
@@ -293,11 +294,11 @@ TEST_F(AutomaticTest, ManyAtATimeByHand) {
   EXPECT_EQ(queue_.wait(queue_.add(after).value(), 20s).value().at(0).state, State::done);
 }
 
-// What the runner does by itself, when the machine starts with a clock that is more than a year ahead.
+// The runner's own pruning when the machine starts with a clock more than a year ahead.
 class CarefulPrune : public PruneTest {
  protected:
   ~CarefulPrune() override { wall_clock_error_ns = 0; }
-  // As a runner that starts with the wall clock so far off, in this start of the machine.
+  // Prunes like a runner that starts with the wall clock wrong by `error`, in this boot.
   int64_t prune_by_runner(std::chrono::nanoseconds error, const std::string& boot, int64_t at_least = 0) {
     wall_clock_error_ns = error.count();
     const int64_t now = good(careful_now(store_, boot));
@@ -340,7 +341,7 @@ TEST_F(CarefulPrune, SoManyAlwaysStay) {
   EXPECT_EQ(prune_by_runner(0ns, "tuesday", 4), 0);
 }
 
-// Where the clock was behind when jobs ended, they look older than what was added before them.
+// Jobs that ended while the clock was behind look older than jobs added before them.
 TEST_F(CarefulPrune, NoJobIsOlderThanOneBeforeIt) {
   const JobId first = ended(), second = ended();
   sql("UPDATE jobs SET added=1, ended=2 WHERE id=" + std::to_string(second));

@@ -1,4 +1,4 @@
-// The queue by its public face, with a real runner and real processes.
+// The queue by its public interface, with a real runner and real processes.
 #include "queue/queue.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ class QueueTest : public QueueFixture {
  protected:
   State state(JobId id) { return queue_.show(id).value().state; }
   std::string output(JobId id) { return content(queue_.log_path(id).value()); }
-  // A job goes on after this as soon as the test has called let_go().
+  // Shell text that waits until the test calls let_go().
   std::string until_let_go() const { return "while [ ! -e " + go().string() + " ]; do sleep 0.02; done; "; }
   void let_go() const { test::spit(go(), ""); }
   std::filesystem::path go() const { return path("go"); }
@@ -110,7 +110,7 @@ TEST_F(QueueTest, SlotsLimitWhatRunsAtOnce) {
   size_t most = 2;
   while (!ended(state(ids.back()))) most = std::max(most, running());
   EXPECT_EQ(most, 2U);
-  JobSpec large = shell("true");  // more than there are: alone
+  JobSpec large = shell("true");  // More slots than there are: the job runs alone.
   large.cpu_slots = 5;
   EXPECT_EQ(wait(add(large)).state, State::done);
 }
@@ -188,10 +188,10 @@ TEST_F(QueueTest, TimeLimitEndsTheWholeGroup) {
 
 TEST_F(QueueTest, CancelsWhatIsQueuedAndWhatRuns) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
-  // Some shells tell of the end of what they run, on standard error.
+  // Some shells report the end of their children on standard error.
   JobSpec stubborn =
       shell("exec 2>/dev/null; trap 'echo told; exit 7' TERM; echo up; while :; do sleep 0.02; done");
-  stubborn.retries = 3;  // does not count: its user wants it to end
+  stubborn.retries = 3;  // Has no effect: the user cancels the job.
   const JobId running = add(stubborn), queued = add(shell("true"));
   ASSERT_TRUE(soon([&] { return output(running) == "up\n"; }));
   ASSERT_TRUE(queue_.cancel({running, queued}).ok());

@@ -1,4 +1,4 @@
-// A queue's database that is lost or replaced while a process opens it, or asks it.
+// A queue's database that is lost or replaced while a process opens or reads it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Where this process is at that step for the first time, it does this.
+// Action of this process at its first arrival at the step.
 class At {
  public:
   At(const char* step, std::function<void()> deed) {
@@ -40,7 +40,7 @@ class At {
   static inline std::function<void()> act_;
 };
 
-class ReplacedTest : public QueueFolderTest {
+class ReplacedTest : public QueueDirectoryTest {
  protected:
   // A queue with one job, whose number its output keeps.
   void SetUp() override {
@@ -50,7 +50,7 @@ class ReplacedTest : public QueueFolderTest {
     std::filesystem::create_directories(folder_->output_folder());
     close(open(folder_->output(1, 1).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   }
-  // Its log has a copy, so that mending can read all jobs.
+  // The log has a copy, so that mending can read all jobs.
   void overwrite_the_first_page() const {
     Database database = good(Database::open(folder_->database(), Durable::processes, kSchema));
     EXPECT_TRUE(database.execute("CREATE TABLE another(x); DROP TABLE another").ok());
@@ -59,7 +59,7 @@ class ReplacedTest : public QueueFolderTest {
     EXPECT_EQ(pwrite(file, garbage.data(), garbage.size(), 0), ssize_t{4096});
     close(file);
   }
-  // Another thread mends. It has not ended soon, because of what this process holds.
+  // Another thread mends the store. It must wait for the locks that this process holds.
   void mending_waits() {
     mending_ = std::async(std::launch::async, [this] { return mend(*folder_); });
     EXPECT_EQ(mending_->wait_for(200ms), std::future_status::timeout);

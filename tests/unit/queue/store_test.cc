@@ -15,15 +15,15 @@
 #include "queue/sweep.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 #include "support/queue_fixture.h"
 
 namespace innkeeper::queue {
 namespace {
 
-class StoreTest : public QueueFolderTest {
+class StoreTest : public QueueDirectoryTest {
  protected:
-  // Opens, reads and writes what is there, whatever it is: every answer is one, or one clear line.
+  // Opens, reads and writes a store with any content: each call returns a result or a one-line message.
   void use_whatever_is_there() const {
     Result<Store> opened = Store::open(*folder_, Durable::processes);
     const auto clear = [](const Status& status) {
@@ -228,7 +228,7 @@ TEST_F(StoreTest, NumbersOfADamagedDatabaseAreHeldToWhatTheyCanBe) {
 
 TEST_F(StoreTest, SurvivesAnyDamage) {
   {
-    // On the disk, so that closing it leaves no log: all is in the one file.
+    // Written to the disk, so that closing leaves no log: one file has everything.
     Store store = good(Store::open(*folder_, Durable::power));
     JobSpec job = spec();
     job.environment = {"A=" + std::string(300, 'a')};
@@ -292,7 +292,7 @@ TEST_F(StoreTest, LifeSaysWhatIsLockedBegunAndEnded) {
   }
   EXPECT_FALSE(look(path).alive) << "the lock went with the last descriptor";
   EXPECT_FALSE(signal_supervisor(path, 0));
-  // Half a record is none.
+  // Half a record counts as none.
   std::string bytes = test::content(path);
   bytes[140] ^= 1;
   test::spit(path, bytes);
@@ -343,7 +343,7 @@ TEST(Measure, OfItsFullestCard) {
   EXPECT_EQ(propose(Bytes(1)), MiB(256));
 }
 
-// SQLite's locks are the process's, and end with any descriptor of the file that it closes.
+// SQLite's locks belong to the process, and end when it closes any descriptor of the file.
 TEST_F(StoreTest, WhoLooksAtTheFileKeepsItsLocks) {
   Store ours = good(Store::open(*folder_, Durable::processes));
   (void)good(ours.add(spec()));

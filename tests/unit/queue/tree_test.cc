@@ -1,6 +1,5 @@
-// A job is all of its processes: those in sessions of their own, those that nobody waits for, those that fork
-// while they are ended. It ends with the last of them, and each has ended when the queue says that the job
-// has.
+// A job consists of all of its processes: those in sessions of their own, orphans, and those that fork while
+// the queue ends them. It ends with its last process, and none runs when the queue reports the end.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -18,24 +17,25 @@ using namespace std::chrono_literals;
 class TreeTest : public QueueFixture {
  protected:
   JobLine line(JobId id) { return good(queue_.show(id)); }
-  // What a process of a job has written there; 0: nothing yet.
+  // Number that a process of a job wrote into the file; 0: none yet.
   pid_t number(const char* name) const { return std::atoi(content(path(name)).c_str()); }
   bool written(const char* name) {
     return soon([&] { return number(name) > 1; });
   }
-  // Zombies are gone too: the supervisor has reaped all.
+  // True if the process has ended and the supervisor has reaped it.
   static bool gone(pid_t pid) { return pid > 1 && kill(pid, 0) != 0 && errno == ESRCH; }
-  // `body` in a session of its own that its parent does not wait for; its number goes to the file.
+  // Shell text that runs `body` in a session of its own without waiting for it; the process writes its number
+  // to the file.
   std::string session(const char* name, const std::string& body) const {
     return "setsid sh -c 'echo $$ > " + path(name) + "; " + body + "' & ";
   }
-  // As long as nobody ends it.
+  // Loops that run until a signal kills them; the first ignores SIGTERM.
   static constexpr const char* kDeaf = "trap \"\" TERM; while :; do sleep 0.05; done";
   static constexpr const char* kWait = "while :; do sleep 0.05; done";
 };
 
 TEST_F(TreeTest, CancelEndsSessionsOfTheirOwn) {
-  // As torchrun's workers: each a session, deaf, and one that is nobody's child any more.
+  // Like torchrun's workers: each is a session that ignores SIGTERM, and one of them is orphaned.
   JobSpec job = shell(session("one", kDeaf) + "(" + session("two", kDeaf) + ") ; " + kWait);
   job.grace = 500ms;
   const JobId id = add(job);
@@ -55,7 +55,8 @@ TEST_F(TreeTest, TheTimeLimitEndsThemToo) {
   EXPECT_TRUE(gone(number("one")));
 }
 
-// Each is told, has its grace, and is not killed before it is over, whenever the program itself ends.
+// Each process gets SIGTERM and its grace. None is killed before the grace is over, whenever the job's
+// program ends.
 TEST_F(TreeTest, EachHasTheWholeGrace) {
   JobSpec job = shell(
       session("one", "trap \"sleep 1; echo saved > " + path("saved") + "; exit\" TERM; " + kWait) + kWait);
@@ -69,7 +70,7 @@ TEST_F(TreeTest, EachHasTheWholeGrace) {
   EXPECT_LT(over.ended_ns - over.started_ns, std::chrono::nanoseconds(15s).count()) << "it waits for nobody";
 }
 
-// So many idle processes that a look through all of them takes a while.
+// Many idle processes, so that a search through all of them takes a while.
 class Crowd {
  public:
   explicit Crowd(int count) : leader_(fork()) {
@@ -90,7 +91,7 @@ class Crowd {
   const pid_t leader_;
 };
 
-// Thousands of times a second: whoever was looked for is another by the time that he is found.
+// The process forks thousands of times a second: its number has changed before the search for it ends.
 TEST_F(TreeTest, WhatForksWhileItIsKilledIsEnded) {
   const Crowd crowd(2000);
   const std::string hop = test::queue_runner().words[0] + " --hop " + path("hops");
@@ -106,8 +107,8 @@ TEST_F(TreeTest, WhatForksWhileItIsKilledIsEnded) {
 }
 
 TEST_F(TreeTest, APauseStopsSessionsOfTheirOwn) {
-  // Without children: a shell whose child is stopped before it has become another program waits in vfork(),
-  // and is never seen as stopped itself.
+  // Without children: a shell whose child is stopped before its exec() waits in vfork(), and never shows as
+  // stopped.
   const JobId id = add(shell(session("one", "exec sleep 1000") + kWait));
   ASSERT_TRUE(written("one"));
   const auto stopped = [&] {
@@ -122,7 +123,7 @@ TEST_F(TreeTest, APauseStopsSessionsOfTheirOwn) {
   wait(id);
 }
 
-// A job that is stopped when it is ended is told first, and lives again to hear it.
+// A stopped job that is ended gets SIGTERM first, and is continued so that it can handle the signal.
 TEST_F(TreeTest, WhatIsPausedCanBeCancelled) {
   const JobId id =
       add(shell(session("one", "trap \"echo told > " + path("told") + "; exit\" TERM; " + kWait) + kWait));
@@ -160,7 +161,7 @@ TEST_F(TreeTest, WhatIsLeftBehindIsShownAndEnded) {
   EXPECT_NE(after.reason.find(" ended: sh ("), std::string::npos) << after.reason;
 }
 
-// The last lines of a pipe, say.
+// For example the last lines of a pipe.
 TEST_F(TreeTest, WhatEndsByItselfIsLeftAlone) {
   const JobId id = add(shell("(trap 'echo told' TERM; sleep 0.5; echo last) & exit 0"));
   EXPECT_EQ(wait(id).state, State::done);
@@ -181,7 +182,7 @@ TEST_F(TreeTest, OneThatLingersEndsWithItsLast) {
   job.linger = true;
   const JobId id = add(job);
   ASSERT_TRUE(written("one") && soon([&] { return line(id).program_ended; }));
-  std::this_thread::sleep_for(2500ms);  // longer than it would be left alone
+  std::this_thread::sleep_for(2500ms);  // Longer than the processes of a job without `linger` may live.
   EXPECT_EQ(line(id).state, State::running);
   EXPECT_FALSE(gone(number("one")));
   test::spit(path("go"), "");
@@ -207,8 +208,8 @@ TEST_F(TreeTest, OneThatLingersCanBeCancelledAndHasItsTimeLimit) {
   EXPECT_TRUE(gone(number("one")));
 }
 
-// Each supervisor starts a runner where there is none, and none of them is to end, or wait for, what that
-// starts.
+// Each supervisor starts a runner where there is none. None of them may end the runner's process or wait for
+// it.
 TEST_F(TreeTest, ARunnerIsNeverInAJobsTree) {
   const std::string waits = "while [ ! -e " + path("go") + " ]; do sleep 0.02; done";
   const JobId first = add(shell(waits)), second = add(shell(waits));
@@ -216,7 +217,7 @@ TEST_F(TreeTest, ARunnerIsNeverInAJobsTree) {
   const pid_t runner = outer_.runner();
   const auto line = lease::process_line(runner);
   ASSERT_GT(line.size(), 1U);
-  ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);  // its watcher
+  ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);  // The runner's watcher.
   ASSERT_EQ(kill(runner, SIGKILL), 0);
   ASSERT_TRUE(soon([&] { return outer_.runner() > 0 && outer_.runner() != runner; }))
       << "one of the supervisors";
@@ -228,14 +229,14 @@ TEST_F(TreeTest, ARunnerIsNeverInAJobsTree) {
   EXPECT_EQ(wait(second).state, State::done);
 }
 
-// A job that adds jobs leaves it to its supervisor to start a runner: one below it would end with it.
+// A job that adds jobs leaves the start of a runner to its supervisor: a runner below it would end with it.
 TEST_F(TreeTest, AJobStartsNoRunnerOfItsOwnQueue) {
   const std::string starts = test::queue_runner().words[0] + " --ensure " + folder_->path();
   const JobId id = add(shell("echo $$ > " + path("up") + "; while [ ! -e " + path("go") +
                              " ]; do sleep 0.02; done; " + starts + " > " + path("said")));
   ASSERT_TRUE(written("up"));
   const pid_t above = supervisor(id), runner = outer_.runner();
-  ASSERT_EQ(kill(above, SIGSTOP), 0);  // it would do it too
+  ASSERT_EQ(kill(above, SIGSTOP), 0);  // The supervisor would start a runner too.
   const auto line = lease::process_line(runner);
   ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);
   ASSERT_EQ(kill(runner, SIGKILL), 0);

@@ -1,5 +1,5 @@
-// What people do today, as rules on small programs whose times are counted by hand: kernels take whole
-// milliseconds, a block is some MiB, and the link carries one of them in a millisecond.
+// Practices of today, as rules on small programs with times counted by hand: kernels take whole milliseconds,
+// a block has some MiB, and the link carries one MiB in a millisecond.
 #include "replay/alternatives.h"
 
 #include <gtest/gtest.h>
@@ -127,7 +127,7 @@ TEST(RecordedProgram, OfNothingIsNothing) {
   EXPECT_EQ(last_steps(parsed("O a 1:64o\nM step\nM step\n"), kCard, 4).steps.size(), 2u);
 }
 
-// Five times a step of four kernels of 1 ms.
+// Five steps of four kernels of 1 ms each.
 constexpr int64_t kSteps[] = {0, 4, 8, 12, 16};
 
 RecordedProgram four_kernels(std::vector<Tensor> tensors) {
@@ -137,14 +137,14 @@ RecordedProgram four_kernels(std::vector<Tensor> tensors) {
   return program;
 }
 
-// Two MiB that the first operator of each step uses.
+// Two MiB that the first operator of each step reads.
 RecordedProgram used_at_first() {
   Tensor tensor{.bytes = 2 << 20, .lasts = true, .died = 19, .uses = {}};
   for (const int64_t step : kSteps) tensor.uses.push_back({step, false});
   return four_kernels({tensor});
 }
 
-// They are away in between.
+// The blocks are away in between.
 Course away(bool copied, int64_t ahead) {
   Course course;
   for (const int64_t step : std::span(kSteps).first(4))
@@ -184,9 +184,9 @@ TEST(Trips, WaitForRoomThatCopiesGive) {
   }
   EXPECT_EQ(least_room(program, {}), MiB(4));
   EXPECT_EQ(least_room(program, course), MiB(2));
-  // 0 to 1, out until 3; 3 to 4; 4 to 5 and in until 6; 6 to 7.
+  // Kernels run at 0 to 1, 3 to 4, 4 to 5 and 6 to 7; copies run out until 3 and in until 6.
   EXPECT_NEAR(cost(program, course, kLink, MiB(2)).seconds / kMs, 7, 1e-9);
-  // The second kernel needs not wait, but the copy back is behind that out: 1 to 3, 3 to 5; 5 to 6.
+  // The second kernel need not wait, but the copy in follows the copy out: 1 to 3, 3 to 5; kernel 5 to 6.
   EXPECT_NEAR(cost(program, course, kLink, MiB(4)).seconds / kMs, 6, 1e-9);
 }
 
@@ -223,8 +223,9 @@ TEST(Alternatives, ActivationsLeaveInForwardAndComeBackInBackward) {
   ASSERT_TRUE(found.cost.has_value());
   EXPECT_EQ(found.cost->out, MiB(4)) << "the first of three is enough";
   EXPECT_EQ(found.cost->in, MiB(4));
-  // Its copy out begins at 2 and gives room for the loss at 6, to 7. Backward's second operator has room to
-  // let it in when it wants it at 9, and has it at 13; it takes until 14, and five more until 19.
+  // Its copy out begins at 2 and frees the space for the loss at 6, which takes until 7. Backward's second
+  // operator needs it at 9, when there is space to fetch it, and has it at 13. It takes until 14, and five
+  // more operators until 19.
   EXPECT_NEAR(found.cost->seconds / kMs, 19, 1e-9);
 }
 
@@ -232,14 +233,15 @@ TEST(Alternatives, HaveANeedOfTheirOwn) {
   const RecordedProgram program = training(4, {.parameter = 2, .state = 3, .activation = 4});
   const Alternatives found = alternatives(program, kLink, MiB(1));
   EXPECT_FALSE(found.modules.cost || found.activations.cost || found.optimizer.cost);
-  // Backward's third operator has two activations' gradients and one saved, and three parameters' gradients.
+  // Backward's third operator needs two activations' gradients, one saved activation, and three parameters'
+  // gradients.
   EXPECT_EQ(found.activations.least, MiB(20 + 3 * 4 + 3 * 2)) << "what lasts, and backward's third operator";
   EXPECT_EQ(found.modules.least, MiB(5 * 4 + 2 + 2)) << "backward's first: one parameter, its gradient";
   EXPECT_EQ(found.optimizer.least, found.modules.least) << "it moves the same, and activations stay";
 }
 
 TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
-  // Two layers, of which parameters and state alone have bytes: each takes 4 ms to come or go.
+  // Two layers in which only parameters and state have bytes: each takes 4 ms to arrive or leave.
   const RecordedProgram program = training(2, {.parameter = 4, .state = 4, .activation = 0});
   const Alternative found = alternatives(program, kLink, MiB(12)).modules;
   EXPECT_EQ(found.least, MiB(12)) << "a parameter, its gradient and its state";
@@ -248,9 +250,10 @@ TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
   // state comes once, and the second gradient comes back. Parameters and state leave where they were written.
   EXPECT_EQ(found.cost->in, MiB((2 + 2 + 1 + 2 + 1) * 4));
   EXPECT_EQ(found.cost->out, MiB((2 + 2 + 1) * 4));
-  // The link is busy with what comes but for 4 ms: behind the last forward operator, where nothing is wanted
-  // before it ends (8 to 9), behind backward's second until the second gradient has left room (17 to 18), and
-  // while the two optimizer's operators run, in whose room nothing else comes (22 to 23, 35 to 36).
+  // The link is busy with arriving blocks except for 4 ms. It is idle after the last forward operator, where
+  // no block is needed before the operator ends (8 to 9). It is idle after backward's second operator until
+  // the second gradient has freed space (17 to 18). It is idle while the two optimizer's operators run,
+  // because their space admits no other block (22 to 23, 35 to 36).
   EXPECT_NEAR(found.cost->seconds / kMs, 32 + 4, 1e-9);
   const Alternative wide = alternatives(program, kLink, MiB(20)).modules;
   ASSERT_TRUE(wide.cost.has_value());
@@ -258,7 +261,7 @@ TEST(Alternatives, ModulesComeOneByOneBesideTheOneBefore) {
   EXPECT_NEAR(alternatives(program, kLink, MiB(24)).modules.cost->seconds / kMs, 7, 1e-9);
 }
 
-// As zero_grad(set_to_none=False) has it.
+// The accesses of zero_grad(set_to_none=False).
 TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
   std::string text = "O make 1:1048576o 2:67108864o 3:1048576o\n";
   for (int step = 0; step < 6; ++step)
@@ -274,9 +277,9 @@ TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
   EXPECT_EQ(found.least, MiB(2));
   EXPECT_EQ(found.cost->out, MiB(1));
   EXPECT_EQ(found.cost->in, MiB(1));
-  // Three kernels, of which the first wants no parameter, its gradient in 1 ms, and the host's 131 MiB; the
-  // parameter is made last and wanted by the second kernel, before which the first and the copy are side by
-  // side.
+  // Three kernels, of which the first needs no parameter; its gradient moves in 1 ms; the host touches 131
+  // MiB. The step makes the parameter last, and the second kernel reads it; before that the first kernel and
+  // the copy overlap.
   EXPECT_NEAR(found.cost->seconds / kMs, 3 + 1 + 131.0 * (1 << 20) / kHostBandwidth / kMs, 1e-6);
 }
 
@@ -299,8 +302,9 @@ TEST(Alternatives, TheHostMakesTheStepWhereStateIsLarge) {
   EXPECT_TRUE(found.by_host);
   EXPECT_EQ(found.cost->out, MiB(4)) << "gradients";
   EXPECT_EQ(found.cost->in, MiB(4)) << "parameters";
-  // Nine kernels; the last gradient leaves within 1 ms behind them; then the host touches 2 * 4 + 2 * 256 + 4
-  // MiB. The first parameter is made by a quarter of that, and comes within 1 ms; the others come in time.
+  // Nine kernels; the last gradient leaves within 1 ms after them; then the host touches 2 * 4 + 2 * 256 + 4
+  // MiB. The first parameter is ready after a quarter of that, and arrives within 1 ms; the others arrive in
+  // time.
   const double host = (8 + 512 + 4) * double{1 << 20} / kHostBandwidth / kMs;
   EXPECT_NEAR(found.cost->seconds / kMs, 9 + 1 + host / 4 + 1, 1e-6);
   const Alternative card = alternatives(program, kLink, MiB(200)).modules;
@@ -308,15 +312,15 @@ TEST(Alternatives, TheHostMakesTheStepWhereStateIsLarge) {
   EXPECT_GT(card.cost->seconds, found.cost->seconds) << "state over the link";
 }
 
-// Steps that touch blocks at random, each like the one before: some last, the others die in the step or the
-// next.
+// Steps that touch random blocks, each step like the one before: some blocks last, the others die in the step
+// or the next.
 std::string wandering(std::mt19937& random) {
   const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
   const auto mib = [](int block) { return std::to_string(int64_t{1 + block % 5} << 20); };
   const int lasting = 1 + below(8), made = 1 + below(20), operators = 4 + below(40);
   std::string once = "O make";
   for (int i = 1; i <= lasting; ++i) once += " " + std::to_string(i) + ":" + mib(i) + "o";
-  std::vector<std::string> lines;  // "@12" is block 12 of the step, "@-12" of the one before
+  std::vector<std::string> lines;  // "@12" is block 12 of the step, "@-12" of the one before.
   std::vector<int> alive;
   for (int i = 0, next = 0; i < operators; ++i) {
     std::string line = "O op =" + std::to_string(below(3'000'000)) + ",0,1";
@@ -358,7 +362,7 @@ TEST(Alternatives, OfAnyProgramFitWhereTheySayAndNoFasterThanItsParts) {
   std::mt19937 random(7);
   for (int program_number = 0; program_number < 100; ++program_number) {
     const RecordedProgram program = last_steps(parsed(wandering(random)), kCard, 5);
-    double kernels = 0;  // of a step without the optimizer's part, which the host may make
+    double kernels = 0;  // Kernel seconds of a step without the optimizer's part, which the host may run.
     const Parts& step = program.steps[2];
     for (int64_t at = step.begin; at < step.optimizer; ++at)
       kernels += program.kernels[static_cast<size_t>(at)];

@@ -1,4 +1,4 @@
-// Records read back, continued and played, and the rules that they are measured against.
+// Records: reading, continuation, replay, and the rules that they are compared with.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +25,7 @@ std::string access(int block, char kind) {
   return " " + std::to_string(block) + ":" + std::to_string(kBlock) + kind;
 }
 
-// Ten weights, read in turn in each step, and a result that the step after it frees.
+// Ten weights, read in a fixed order in each step, and a result that the next step frees.
 std::string circle(int steps) {
   std::string text;
   for (int weight = 1; weight <= 10; ++weight) text += "O make" + access(weight, 'o') + "\n";
@@ -74,7 +74,7 @@ TEST(Steps, GoOnAsTheLastOneWas) {
   const AccessRecord record = parsed(circle(3));
   const Result<AccessRecord> more = with_more_steps(record, 2);
   ASSERT_TRUE(more.ok()) << more.status().message();
-  // The same program, recorded for as long: its later blocks have other names, in the same places.
+  // The same program, recorded for as long: its later blocks have other names in the same places.
   const AccessRecord whole = parsed(circle(5));
   ASSERT_EQ(more.value().entries.size(), whole.entries.size());
   std::unordered_map<BlockId, BlockId> names;
@@ -172,8 +172,8 @@ TEST(Player, MovesLittleByAPlanAndInTimeAlone) {
   EXPECT_LT(planned.value().steps.back().seconds, on_demand.value().steps.back().seconds);
 }
 
-// Layers that read a weight and the one before, and a pure operator on each; then all are read again, from
-// behind. Each does so much arithmetic.
+// Layers that read a weight and the layer before, and a pure operator on each. Then the program reads all in
+// reverse order. Each operator does the given arithmetic.
 std::string training(int layers, int steps, const std::string& work = "1000000000") {
   std::string text;
   const auto op = [&](const std::string& accesses) { text += "O op =" + work + ",1000,1" + accesses + "\n"; };
@@ -211,7 +211,7 @@ TEST(Player, ComputesAgainInsteadOfCopying) {
       << "what is run again is not the program's";
 }
 
-// How long kernels take is known from the rounds before: copies run beside them, and to run some again would
+// The time of kernels is known from the periods before: copies run concurrently, and to rerun some would
 // take longer.
 TEST(Player, ComputesNothingAgainWhereCopiesCostNothing) {
   const AccessRecord record = parsed(training(40, 12, "100000000000000"));

@@ -21,7 +21,7 @@ using trace::AccessRecord;
 
 constexpr int64_t kWeight = 1 << 20;
 
-// Twelve weights that are read in turn, by kernels of three kinds that take unlike times.
+// Twelve weights read in a fixed order, by kernels of three kinds that take different times.
 std::string unlike_kernels(int steps) {
   const char* const kinds[] = {"mm =60000000000,3000000,1", "add =0,2000000,1", "norm =0,9000000,2"};
   std::string text;
@@ -78,7 +78,7 @@ TEST(Truth, IsTheSameForASeed) {
   EXPECT_NE(once.entries[1].work.bytes, other.entries[1].work.bytes);
 }
 
-// Where the model is right nothing differs from being told.
+// Where the model is right the truth changes nothing.
 TEST(Truth, AModelThatIsRightPlansAsTheCardItself) {
   const AccessRecord record = parsed(unlike_kernels(3));
   const std::vector<double> shares = {0.8, 0.6};
@@ -96,7 +96,7 @@ TEST(Truth, AModelThatIsRightPlansAsTheCardItself) {
   }
 }
 
-// What the card does is the truth's, whatever the plans are made by.
+// The truth decides the GPU's times, whichever model the plans come from.
 TEST(Truth, KernelsTakeWhatTheyTakeWhoeverPlans) {
   const AccessRecord model = parsed(unlike_kernels(3));
   const AccessRecord truth = with_true_kernels(model, Truth(3));

@@ -1,4 +1,4 @@
-// The atomic word of a replica: what the fast path of an operator rests on.
+// The atomic word of a replica, on which the fast path of an operator rests.
 #include "residency/block/block.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST(ReplicaWord, LendsWhatNoOperatorWrites) {
   word.remove_pin(true);
   EXPECT_FALSE(word.try_share());
   EXPECT_EQ(word.state(), ReplicaState::owned);
-  word.end_write();  // its pin stays
+  word.end_write();  // The writer's pin stays.
   EXPECT_TRUE(word.try_share());
   EXPECT_EQ(word.state(), ReplicaState::shared);
   EXPECT_EQ(word.pins(), 2u);
@@ -83,11 +83,11 @@ TEST(ReplicaWord, LendsWhatNoOperatorWrites) {
   EXPECT_TRUE(word.try_pin(false));
 }
 
-// Of many threads, either some hold pins or one has closed the replica, never both.
+// Among many threads, either some hold pins or one has closed the replica, never both.
 TEST(ReplicaWord, I3PinsAndClosingExcludeEachOther) {
   ReplicaWord word;
   word.set_state(ReplicaState::owned);
-  int guarded = 0;  // a data race, for the thread sanitizer, if the two overlap
+  int guarded = 0;  // A data race for the thread sanitizer if the two overlap.
   std::vector<std::thread> threads;
   for (int i = 0; i < 3; ++i) {
     threads.emplace_back([&word, &guarded] {

@@ -1,4 +1,4 @@
-// Who watches the engine's copies sees each of them once, with its ends and its bytes.
+// A copy watch sees each of the engine's copies once, with its ends and its bytes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +17,7 @@ TEST(CopyWatch, SeesEachCopyWithItsEndsAndItsBytes) {
   std::map<std::string, int64_t> bytes;
   machine->set_observers({.copies = 
       [&](const Device& from, const Device& to, Bytes size, const std::function<void()>& copy) {
-        (void)machine->stats();  // the engine's lock is free
+        (void)machine->stats();  // The engine's lock is free.
         bytes[from.name() + ">" + to.name()] += size.count();
         copy();
       }});

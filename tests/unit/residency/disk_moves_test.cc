@@ -1,5 +1,5 @@
-// Moves to and from a disk: what goes by way of the host with nobody waiting, threads of a disk that work
-// side by side, and who sees a spill land.
+// Moves to and from a disk: moves through the host that no thread waits for, disk threads that work
+// concurrently, and the thread that sees a spill land.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "support/at_points.h"
+#include "support/block_locations.h"
 #include "support/faulty_disk.h"
 #include "support/machine.h"
 #include "support/soon.h"
 #include "support/watchdog.h"
-#include "support/whereabouts.h"
 
 namespace innkeeper::test {
 namespace {
@@ -28,7 +28,7 @@ MachineOptions with_disk_and_computing_host() {
   return options;
 }
 
-// Blocks on the disk alone.
+// Blocks whose only replica is on the disk.
 std::vector<Block*> on_disk(Machine& machine, size_t count) {
   std::vector<Block*> blocks = at_host(machine, count);
   for (Block* block : blocks) {
@@ -38,7 +38,7 @@ std::vector<Block*> on_disk(Machine& machine, size_t count) {
   return blocks;
 }
 
-// The disk's reads and writes wait here while it is closed.
+// A gate at which the disk's reads and writes wait while it is closed.
 class Gate {
  public:
   Gate() { closed_.store(true); }
@@ -64,7 +64,7 @@ class Gate {
   inline static std::atomic<bool> closed_{false};
 };
 
-// 4 reads of the disk and 4 copies to the card, while the program does nothing at all.
+// 4 reads of the disk and 4 copies to the GPU, while the program does nothing at all.
 TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
   MachineOptions options = with_disk();
   options.disk_calls = Gate::calls();
@@ -74,7 +74,8 @@ TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
   {
     Gate gate;
     for (Block* block : blocks) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // whoever looks now looks in vain
+    // No move has landed yet for a thread that looks now.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_TRUE(soon([&] { return machine->stats().fetches >= 8; }));
   for (size_t i = 0; i < blocks.size(); ++i)
@@ -83,7 +84,7 @@ TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
   destroy(machine, blocks);
 }
 
-// The disk has read it before who asked for it lets the block go: the helper has to leave it alone, once.
+// The disk has read the block before the asking thread releases it: the helper must leave it alone once.
 TEST(DiskMoves, WhatTheHelperLeavesAloneItComesBackTo) {
   Machine machine(with_disk());
   machine->mover().thread().start();
@@ -114,14 +115,14 @@ TEST(DiskMoves, WithoutAHelperOperatorsTakeItOn) {
   machine->destroy(block);
 }
 
-// Whoever uses a block may be faster than whoever sees its move land; then the block may leave and be asked
-// for again, and what goes on is the second move's. When the block dies, neither looks at it again (under the
-// address sanitizer).
+// A thread that uses a block may be faster than the thread that sees its move land. Then the block may leave
+// and be fetched again, and the next hop belongs to the second move. When the block dies, neither thread
+// looks at it again (under the address sanitizer).
 TEST(DiskMoves, OnlyTheLastMoveOfABlockGoesOn) {
   Machine machine(with_disk());
   Block* block = on_disk(machine, 1).front();
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());  // by way of the host
+    ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());  // The move goes through the host.
     ASSERT_TRUE(machine->requests().pin(*block, machine.host()).ok());
     machine->requests().unpin(*block);
     ASSERT_TRUE(machine->evictor().relieve(machine.host(), Bytes(1)).ok());
@@ -133,7 +134,7 @@ TEST(DiskMoves, OnlyTheLastMoveOfABlockGoesOn) {
   EXPECT_EQ(machine->used(machine.host()), Bytes(0));
 }
 
-// Reads and writes of the disk wait for each other here: two must be under way at once.
+// Reads and writes of the disk wait here for each other: two must be under way at once.
 class Meeting {
  public:
   static bool arrive() {
@@ -143,7 +144,7 @@ class Meeting {
     if (met) {
       open_.store(false);
     } else {
-      inside_.fetch_sub(1);  // the next one comes too late
+      inside_.fetch_sub(1);  // The next call comes too late.
     }
     return met;
   }
@@ -174,10 +175,10 @@ TEST(DiskMoves, SpillsRunSideBySide) {
   MachineOptions options = with_disk();
   options.disk_calls = Meeting::calls();
   Machine machine(options);
-  std::vector<Block*> blocks = at_host(machine, 8);  // the host is full
+  std::vector<Block*> blocks = at_host(machine, 8);  // The host is full.
   Meeting::open();
   Block* large = machine.make(machine.sim(), pattern(3 * kSize, 9)).value();
-  ASSERT_TRUE(machine->requests().evict(*large).ok());  // for which three must go
+  ASSERT_TRUE(machine->requests().evict(*large).ok());  // Three blocks must leave for it.
   EXPECT_TRUE(Meeting::was_held()) << "one write after the other";
   for (size_t i = 0; i < blocks.size(); ++i)
     EXPECT_EQ(machine.read(*blocks[i], machine.sim()).value(), pattern(kSize, i));
@@ -187,7 +188,7 @@ TEST(DiskMoves, SpillsRunSideBySide) {
   machine->destroy(large);
 }
 
-// The host waits for each of its operands before it asks for the next, a card for none.
+// The host waits for each of its operands before it asks for the next, a GPU for none.
 TEST(DiskMoves, OperandsAreReadSideBySide) {
   for (const bool at_card : {true, false}) {
     MachineOptions options = with_disk_and_computing_host();
@@ -207,7 +208,8 @@ TEST(DiskMoves, OperandsAreReadSideBySide) {
   }
 }
 
-// The disk fails after the copy was taken: the block stays where it was, and who needed the room hears of it.
+// The disk fails after the copy was taken: the block stays at its node, and the operator that needed the
+// space gets the error.
 TEST(DiskMoves, ASpillThatFailsLateLeavesTheBlockWhereItWas) {
   FaultPlan faults;
   MachineOptions options = with_disk_and_computing_host();
@@ -233,8 +235,8 @@ TEST(DiskMoves, ASpillThatFailsLateLeavesTheBlockWhereItWas) {
   destroy(machine, blocks);
 }
 
-// Calls `ask`, which waits for what leaves the host for the disk. Another thread sees that land, and has not
-// taken it away yet when `ask` looks for the first time: it must look again.
+// Calls `ask`, which waits for blocks that leave the host for the disk. Another thread sees them land, but
+// has not freed them yet when `ask` first looks: `ask` must look again.
 void while_another_thread_lands(Machine& machine, const std::function<void()>& ask) {
   const Watchdog watchdog(std::chrono::seconds(30));
   const std::thread::id self = std::this_thread::get_id();
@@ -303,7 +305,8 @@ TEST(DiskMoves, ForWhatAnotherThreadSeesLandNoOtherBlockLeaves) {
   for (Block* block : {first, second}) machine->destroy(block);
 }
 
-// The host is full, and all that leaves it is a block that this thread fetches: it waits for another one.
+// The host is full, and the only block that leaves it is one that this thread fetches: the thread must wait
+// for another block.
 TEST(DiskMoves, AThreadDoesNotWaitForWhatItMovesItself) {
   MachineOptions options = with_disk_and_computing_host();
   options.budget = options.host_budget = Bytes(2 * kSize);
@@ -329,7 +332,8 @@ TEST(DiskMoves, AThreadDoesNotWaitForWhatItMovesItself) {
     });
     std::thread other([&] { made = machine.make(machine.host(), pattern(kSize, 4)); });
     EXPECT_TRUE(soon([&] { return vacating.load(); }));
-    EXPECT_EQ(machine.read(*leaves, machine.sim()).value(), pattern(kSize, 2));  // one must go to the host
+    // One block must go to the host.
+    EXPECT_EQ(machine.read(*leaves, machine.sim()).value(), pattern(kSize, 2));
     other.join();
   }
   ASSERT_TRUE(made.ok()) << made.status().message();
@@ -340,7 +344,7 @@ TEST(DiskMoves, AThreadDoesNotWaitForWhatItMovesItself) {
   destroy(machine, {leaves, stays, made.value()});
 }
 
-// Who writes a block while it is being spilled keeps it, with what was written.
+// A block that an operator writes during its spill stays, with the written bytes.
 TEST(DiskMoves, AVacatingReplicaThatIsWrittenStays) {
   MachineOptions options = with_disk_and_computing_host();
   options.disk_calls.write = [](int file, const void* data, size_t size, off_t offset) {
@@ -350,7 +354,7 @@ TEST(DiskMoves, AVacatingReplicaThatIsWrittenStays) {
   Machine machine(options);
   std::vector<Block*> blocks;
   for (size_t i = 0; i < 8; ++i) blocks.push_back(machine.make(machine.host(), pattern(kSize, i)).value());
-  std::thread other([&] {  // needs room for two
+  std::thread other([&] {  // Needs space for two blocks.
     Result<Block*> made = machine.make(machine.host(), pattern(2 * kSize, 9));
     ASSERT_TRUE(made.ok()) << made.status().message();
     machine->destroy(made.value());
@@ -366,7 +370,7 @@ TEST(DiskMoves, AVacatingReplicaThatIsWrittenStays) {
   destroy(machine, blocks);
 }
 
-// A block may die while it is on its way to the disk, and its memory be handed to whoever holds it still.
+// A block may die during its move to the disk, and its memory may pass to a holder that keeps it.
 TEST(DiskMoves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
   static std::atomic<int> writes;
   MachineOptions options = with_disk_and_computing_host();
@@ -386,8 +390,8 @@ TEST(DiskMoves, AVacatingReplicaThatIsHandedOverVacatesNothing) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// Where the host is short of room, what leaves next is written to the disk before it must leave, so that who
-// needs its room waits for no disk; as many bytes as had to be evicted, and no more.
+// When the host is short of free space, the engine writes the next victims to the disk ahead, so that an
+// operator that needs their space waits for no disk. It writes as many bytes as it had to evict, and no more.
 TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   MachineOptions options = with_disk_and_computing_host();
   options.host_budget = KiB(16);
@@ -395,11 +399,11 @@ TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   std::vector<Block*> blocks;
   for (size_t i = 0; i < 4; ++i) blocks.push_back(machine.make(machine.host(), pattern(kSize, i)).value());
   EXPECT_EQ(machine->stats().bytes_written_back, 0) << "all fits";
-  blocks.push_back(machine.make(machine.host(), pattern(kSize, 4)).value());  // evicts the first
+  blocks.push_back(machine.make(machine.host(), pattern(kSize, 4)).value());  // Evicts the first block.
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->stats().bytes_written_back, static_cast<int64_t>(2 * kSize));
   EXPECT_EQ(machine->requests().where(*blocks[1]).size(), 2u) << "the next one is on the disk too";
-  for (int round = 0; round < 4; ++round) {  // operators that find what they need
+  for (int round = 0; round < 4; ++round) {  // Operators whose operands are present.
     ASSERT_TRUE(machine.read(*blocks[4], machine.host()).ok());
     ASSERT_TRUE(machine->synchronize().ok());
   }
@@ -410,7 +414,7 @@ TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
   destroy(machine, blocks);
 }
 
-// A disk copies whole blocks, so what had begun as parts from a card, which let the block go, begins again.
+// A disk copies whole blocks, so a copy that a GPU began in parts and released begins again.
 TEST(DiskMoves, WhatADiskTakesOverBeginsAnew) {
   Machine machine({.budget = KiB(256),
                    .host_budget = KiB(256),
@@ -421,7 +425,7 @@ TEST(DiskMoves, WhatADiskTakesOverBeginsAnew) {
   ASSERT_TRUE(machine.read(*block, machine.sim()).ok());
   ASSERT_TRUE(machine->evictor().relieve(machine.host(), Bytes(1)).ok());
   ASSERT_FALSE(is_at(machine, *block, machine.host()));
-  ASSERT_TRUE(machine->requests().prefetch(*block, machine.host()).ok());  // one part, from the card
+  ASSERT_TRUE(machine->requests().prefetch(*block, machine.host()).ok());  // one part, from the GPU
   ASSERT_TRUE(machine->evictor().relieve(machine.sim(), Bytes(1)).ok());
   ASSERT_FALSE(is_at(machine, *block, machine.sim()));
   EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 0));

@@ -1,4 +1,4 @@
-// Blocks, operators, pins, escapes: what the engine promises to the layer above it.
+// Blocks, operators, pins, escapes: the engine's promises to the layer above it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -206,7 +206,7 @@ TEST(Engine, ReplacesTheMemoryOfAnOperandThatAKernelResized) {
   });
   machine->release(machine.sim(), std::span(&access, 1));
   EXPECT_EQ(machine->used(machine.sim()), Bytes(2 * kSize));
-  ASSERT_TRUE(machine->synchronize().ok());  // the copy to the host ends, and its memory with it
+  ASSERT_TRUE(machine->synchronize().ok());  // The copy to the host ends, and the host frees its memory.
   EXPECT_EQ(machine->used(machine.host()), Bytes(0));
   EXPECT_EQ(machine->check_invariants(), "");
   ASSERT_TRUE(machine->requests().evict(*block).ok());
@@ -214,7 +214,7 @@ TEST(Engine, ReplacesTheMemoryOfAnOperandThatAKernelResized) {
   machine->destroy(block);
 }
 
-// Nobody acquires a block that has no bytes: a kernel may give it some where it is not.
+// No operator acquires a block without bytes: a kernel may give it some at a node where it is absent.
 TEST(Engine, I2ABlockWithoutBytesGetsThemOnOneNode) {
   for (int way = 0; way < 2; ++way) {
     SCOPED_TRACE(way);
@@ -225,7 +225,7 @@ TEST(Engine, I2ABlockWithoutBytesGetsThemOnOneNode) {
     machine->replace(*block, machine.sim(0), Memory(), Bytes(0));
     machine->release(machine.sim(0), std::span(&access, 1));
     if (way == 1) {
-      ASSERT_TRUE(machine->requests().write_back(*block).ok());  // an empty spare on the host
+      ASSERT_TRUE(machine->requests().write_back(*block).ok());  // The host gets an empty spare.
     }
     const NodeId node = way == 0 ? machine.sim(1) : machine.sim(0);
     Result<Memory> memory = machine->device(node).allocate(Bytes(kSize));
@@ -244,20 +244,22 @@ TEST(Engine, DestroysABlockInEveryState) {
     Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
     Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
     switch (way) {
-      case 0: break;  // owned, its kernel still hidden
+      case 0: break;  // Owned; its kernel is still hidden.
       case 1: ASSERT_TRUE(machine->requests().write_back(*block).ok()); break;
       case 2: ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok()); break;  // arriving
       case 3: ASSERT_TRUE(machine->requests().evict(*block).ok()); break;
       case 4:
         ASSERT_TRUE(machine->requests().evict(*block).ok());
-        ASSERT_TRUE(machine->requests().evict(*block).ok());  // to disk
+        ASSERT_TRUE(machine->requests().evict(*block).ok());  // The second call moves the block to the disk.
         EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.disk()});
         ASSERT_TRUE(machine->requests().prefetch(*block, machine.host()).ok());
         break;
       case 5: ASSERT_TRUE(machine->requests().pin(*block, machine.sim(1)).ok()); break;
       case 6:
         ASSERT_TRUE(machine->requests().evict(*block).ok());
-        ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());  // the host's memory is being read
+        ASSERT_TRUE(machine->requests()
+                        .prefetch(*block, machine.sim(1))
+                        .ok());  // A copy still reads the host's memory.
         break;
     }
     machine->destroy(block);
@@ -303,7 +305,7 @@ TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
   bool held = true;
   machine->set_observers({.escapes = [&](Block&, NodeId) { return held; }});
   Block* block = must_make(machine, machine.sim(0), pattern(kSize, 1));
-  for (int i = 0; i < 2; ++i) {  // escaping twice is escaping once
+  for (int i = 0; i < 2; ++i) {  // A second escape changes nothing.
     Access access{.block = block};
     ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
     machine->keep_escaped(machine.sim(0), access);
@@ -334,7 +336,9 @@ TEST(Engine, I12DetachedMemoryOutlivesItsBlock) {
   Access access{.block = block};
   ASSERT_TRUE(machine->acquire(node, std::span(&access, 1)).ok());
   machine->keep_escaped(node, access);
-  ASSERT_TRUE(machine->requests().write_back(*block).ok());  // a copy still reads the memory when its holder frees it
+  ASSERT_TRUE(machine->requests()
+                  .write_back(*block)
+                  .ok());  // A copy still reads the memory when its holder frees it.
   Memory memory = machine->detach(*block, node);
   ASSERT_TRUE(memory);
   EXPECT_FALSE(machine->detach(*block, node));

@@ -1,4 +1,4 @@
-// Writers are told from readers; a thread that would wait for its own pin is told at once.
+// Holds distinguish writers from readers; a thread that would wait for its own pin gets an error at once.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -70,8 +70,9 @@ TEST(Hold, WhoeverWouldWaitForItselfIsToldAtOnce) {
   machine->release(machine.host(), std::span(&access, 1));
 
   ASSERT_TRUE(machine->requests().hold(*block, machine.sim(0), /*write=*/true).ok());
-  for (const Status& refused : {machine.read(*block, machine.sim(1)).status(), machine->requests().evict(*block),
-                                machine->requests().prefetch(*block, machine.sim(1)), machine->requests().write_back(*block)}) {
+  for (const Status& refused :
+       {machine.read(*block, machine.sim(1)).status(), machine->requests().evict(*block),
+        machine->requests().prefetch(*block, machine.sim(1)), machine->requests().write_back(*block)}) {
     EXPECT_EQ(refused.code(), Code::invalid_argument);
     EXPECT_NE(refused.message().find("innkeeper.resident()"), std::string::npos) << refused.message();
   }
@@ -98,7 +99,8 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
   std::thread reader([&] { seen = machine.read(*block, machine.sim(1)); });
   while (!waits) std::this_thread::yield();
   Access access;
-  std::thread([&] { access = machine->release_hold(*block, machine.sim(0)); }).join();  // left on another thread
+  // Released on another thread.
+  std::thread([&] { access = machine->release_hold(*block, machine.sim(0)); }).join();
   machine->release(machine.sim(0), std::span(&access, 1));
   reader.join();
   ASSERT_TRUE(seen.ok()) << seen.status().message();
@@ -106,7 +108,7 @@ TEST(Hold, AnotherThreadsHoldIsWaitedFor) {
   machine->destroy(block);
 }
 
-// Nobody knows when who holds the memory lets go of it.
+// The engine cannot know when the holder releases escaped memory.
 TEST(Hold, WhatHasEscapedIsNotWaitedFor) {
   Machine machine({.accelerators = 2});
   const Watchdog watchdog(std::chrono::seconds(20));
@@ -128,7 +130,8 @@ TEST(Hold, WhatHasEscapedIsNotWaitedFor) {
 TEST(Pins, UnpinTakesBackTheLastPin) {
   Machine machine({.accelerators = 3});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  for (const size_t index : {1, 0, 2, 0}) ASSERT_TRUE(machine->requests().pin(*block, machine.sim(index)).ok());
+  for (const size_t index : {1, 0, 2, 0})
+    ASSERT_TRUE(machine->requests().pin(*block, machine.sim(index)).ok());
   const auto pins = [&] {
     std::vector<uint32_t> found;
     for (size_t i = 0; i < 3; ++i) found.push_back(block->replica(machine.sim(i)).user_pins);
@@ -144,7 +147,7 @@ TEST(Pins, UnpinTakesBackTheLastPin) {
   EXPECT_TRUE(machine->requests().is_pinned(*block));
   machine->requests().unpin(*block);
   EXPECT_FALSE(machine->requests().is_pinned(*block));
-  machine->requests().unpin(*block);  // once more than pinned: nothing
+  machine->requests().unpin(*block);  // One unpin more than pins has no effect.
   EXPECT_EQ(machine->check_invariants(), "");
   machine->destroy(block);
 }

@@ -1,4 +1,4 @@
-// The index of victims: in the order of use, whatever happens in between.
+// The index of victims: it keeps the order of use across all events.
 #include "residency/block/victim_index.h"
 
 #include <gtest/gtest.h>
@@ -15,10 +15,11 @@ namespace {
 using test::Machine;
 using test::pattern;
 
-// Against a list that is sorted again for each victim.
+// Compares with a list that is sorted again for each victim.
 TEST(VictimIndex, GivesWhatWasUsedLeastRecently) {
   Machine machine({.accelerators = 2});
-  const NodeId node = machine.sim(1);  // where the engine has no replicas of these, and no index of its own
+  // A node at which the engine has neither replicas of these blocks nor an index of its own.
+  const NodeId node = machine.sim(1);
   const auto policy = make_lru_policy();
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 300; ++i) blocks.push_back(machine.make(machine.sim(0), pattern(64, i)).value());
@@ -63,7 +64,7 @@ TEST(VictimIndex, GivesWhatWasUsedLeastRecently) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// A small block costs a copy's latency, and gives next to no room.
+// The eviction of a small block costs a copy's latency and frees next to no space.
 TEST(VictimIndex, FewSmallOnesStay) {
   Machine machine({.accelerators = 1, .budget = MiB(2)});
   const NodeId node = machine.sim();
@@ -73,7 +74,8 @@ TEST(VictimIndex, FewSmallOnesStay) {
   EXPECT_EQ(machine->requests().where(*small), std::vector<NodeId>{node});
   EXPECT_EQ(machine->requests().where(*large), std::vector<NodeId>{machine.host()});
   ASSERT_TRUE(machine->evictor().relieve(node, Bytes(1)).ok());
-  EXPECT_EQ(machine->requests().where(*small), std::vector<NodeId>{machine.host()}) << "there is nothing else";
+  EXPECT_EQ(machine->requests().where(*small), std::vector<NodeId>{machine.host()})
+      << "there is nothing else";
   for (Block* block : {small, large}) machine->destroy(block);
 }
 
@@ -89,7 +91,7 @@ TEST(VictimIndex, ManySmallOnesLeaveInTheirTurn) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// Reads equal blocks in turn, with room for all but one. Returns the fetches of the last passes, per pass.
+// Reads equal blocks in a fixed order; all but one fit. Returns the fetches of the last passes, per pass.
 double fetches_of_a_circle(std::unique_ptr<EvictionPolicy> (*policy)(), bool writes) {
   constexpr size_t kBlocks = 10, kBytes = 128 << 10;
   Machine machine({.budget = Bytes(9 * kBytes), .policy = policy});
@@ -138,12 +140,13 @@ TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
   for (Block* each : {block, other}) machine->destroy(each);
 }
 
-// Its copy would have to wait for who used it last, and the next kernel for the copy.
+// The copy of a dirty block would have to wait for its last user, and the next kernel for the copy.
 TEST(VictimIndex, WhatIsDirtyLeavesInItsTurn) {
   EXPECT_EQ(fetches_of_a_circle(make_reuse_distance_policy, true), 10);
 }
 
-// Blocks that a user pinned are older than all others for ever: they must not be looked at for each victim.
+// Blocks that a user pinned stay older than all others: the search for a victim must not visit them each
+// time.
 TEST(VictimIndex, WhatIsPinnedIsPassedOverOnce) {
   Machine machine({.accelerators = 1, .budget = MiB(1)});
   const NodeId node = machine.sim();
@@ -155,7 +158,8 @@ TEST(VictimIndex, WhatIsPinnedIsPassedOverOnce) {
   EXPECT_EQ(machine->requests().where(*first), std::vector<NodeId>{machine.host()});
   machine->requests().unpin(*pinned);
   ASSERT_TRUE(machine->evictor().relieve(node, Bytes(1)).ok());
-  EXPECT_EQ(machine->requests().where(*pinned), std::vector<NodeId>{machine.host()}) << "it is the older again";
+  EXPECT_EQ(machine->requests().where(*pinned), std::vector<NodeId>{machine.host()})
+      << "it is the older again";
   EXPECT_EQ(machine->requests().where(*second), std::vector<NodeId>{node});
   for (Block* block : {pinned, first, second}) machine->destroy(block);
 }

@@ -1,4 +1,4 @@
-// A device that is gone for good takes with it what it alone held, and nothing else.
+// A device lost for good takes with it only the blocks that it alone held.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -83,7 +83,7 @@ TEST_F(LostDevice, NothingIsPlacedOnItWhileAnotherWorks) {
 
 TEST_F(LostDevice, OthersStillMakeRoom) {
   std::vector<Block*> blocks;
-  for (uint64_t i = 0; i < 40; ++i) {  // 160 KiB in 64
+  for (uint64_t i = 0; i < 40; ++i) {  // 160 KiB on a node of 64.
     if (i == 10) lose(machine_.sim(0));
     blocks.push_back(make(machine_.sim(1), i));
   }
@@ -92,7 +92,7 @@ TEST_F(LostDevice, OthersStillMakeRoom) {
     if (seen.ok()) {
       EXPECT_TRUE(seen.value() == pattern(kSize, i));
     } else {
-      EXPECT_EQ(seen.status().code(), Code::device_lost);  // it had gone to the peer, before
+      EXPECT_EQ(seen.status().code(), Code::device_lost);  // The block had moved to the peer before the loss.
     }
     machine_->destroy(blocks[i]);
   }

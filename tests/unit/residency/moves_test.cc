@@ -1,4 +1,4 @@
-// Moves (move.h) between cards and the host: who goes first on a link, and what goes in parts.
+// Moves (move.h) between GPUs and the host: their order on a link, and copies in parts.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "support/block_locations.h"
 #include "support/machine.h"
 #include "support/soon.h"
-#include "support/whereabouts.h"
 
 namespace innkeeper::test {
 namespace {
@@ -31,7 +31,8 @@ TEST(Moves, TheTableHasNoWayBack) {
       kMaySucceed[static_cast<size_t>(MoveState::copying)][static_cast<size_t>(MoveState::cancelled)]);
 }
 
-// Room is taken from the last hint that has no copy, before what is planned, and never from what is over.
+// The engine takes space from the last hint without a copy, then from planned moves, and never from finished
+// ones.
 TEST(Links, TheLastHintGivesItsRoomUpFirst) {
   Machine machine;
   Block* block = machine->create(Bytes(kSize));
@@ -55,7 +56,7 @@ TEST(Links, TheLastHintGivesItsRoomUpFirst) {
   machine->destroy(block);
 }
 
-// What nobody waits for has its room at once, and its copy when the link has time.
+// A move that no thread waits for has its space at once, and its copy when the link is free.
 TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 16);
@@ -70,7 +71,7 @@ TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
 
   EXPECT_EQ(machine.read(*wanted, machine.sim()).value(), pattern(kSize, 0));
   EXPECT_LT(machine.card(machine.sim())->time(kIn) - before, 2.5 * one);
-  // Whoever wants one of those that wait has it next.
+  // A waiting move comes next as soon as an operator needs its block.
   EXPECT_EQ(machine.read(*hints[15], machine.sim()).value(), pattern(kSize, 15));
   EXPECT_LT(machine.card(machine.sim())->time(kIn) - before, 3.5 * one);
   for (size_t i = 0; i < hints.size(); ++i)
@@ -81,14 +82,14 @@ TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
   machine->destroy(wanted);
 }
 
-// The program's operators take the moves on, with no request of its own.
+// The program's operators advance the moves, without a request of its own.
 TEST(Moves, OperatorsTakeWaitingMovesOn) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 4);
   Block* other = machine.make(machine.sim(), pattern(kSize, 9)).value();
   for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   for (int i = 0; i < 4; ++i) {
-    machine.card(machine.sim())->synchronize();  // the copies so far are done
+    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
     ASSERT_TRUE(machine.read(*other, machine.sim()).ok());
   }
   EXPECT_EQ(machine->stats().bytes_fetched, static_cast<int64_t>(4 * kSize));
@@ -96,7 +97,7 @@ TEST(Moves, OperatorsTakeWaitingMovesOn) {
   machine->destroy(other);
 }
 
-// Nor does the program need to do anything, where the device is one that nobody hears of.
+// Waiting moves also go on without an operator, on a device that reports no completion.
 TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
   machine->mover().thread().start();
@@ -104,7 +105,7 @@ TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   const int64_t before = machine->stats().bytes_fetched;
   for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   EXPECT_TRUE(soon([&] {
-    machine.card(machine.sim())->synchronize();  // the copies so far are done
+    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
     return machine->stats().bytes_fetched - before == static_cast<int64_t>(12 * kSize);
   }));
   for (size_t i = 0; i < hints.size(); ++i)
@@ -113,7 +114,8 @@ TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   destroy(machine, hints);
 }
 
-// As at a program's end, when devices are about to go. What waits goes on with whoever asks for it.
+// As at a program's end, when devices are about to go. A waiting move goes on when an operator needs its
+// block.
 TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
   machine->mover().thread().start();
@@ -122,7 +124,7 @@ TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   machine->mover().thread().stop();
   const int64_t before = machine->stats().bytes_fetched;
   for (int i = 0; i < 20; ++i) {
-    machine.card(machine.sim())->synchronize();  // the copies so far are done
+    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(machine->stats().bytes_fetched, before);
@@ -132,21 +134,22 @@ TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   destroy(machine, hints);
 }
 
-// Whoever synchronizes asks for all parts, also of a block that the helper is about to ask for one of.
+// A thread that synchronizes starts all parts, even of a block of which the helper is about to start one.
 TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
   std::atomic<bool> in_its_hands{false};
-  machine->set_observers({.copies = [&, self = std::this_thread::get_id()](const Device&, const Device&, Bytes,
-                                                                 const std::function<void()>& copy) {
-    if (std::this_thread::get_id() != self && !in_its_hands.exchange(true))
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    copy();
-  }});
+  machine->set_observers(
+      {.copies = [&, self = std::this_thread::get_id()](const Device&, const Device&, Bytes,
+                                                        const std::function<void()>& copy) {
+        if (std::this_thread::get_id() != self && !in_its_hands.exchange(true))
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        copy();
+      }});
   Block* block = at_host(machine, 1, 3 * kSize).front();
   machine->mover().thread().start();
   const int64_t before = machine->stats().bytes_fetched;
   ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
-  machine.card(machine.sim())->synchronize();  // the first part is done
+  machine.card(machine.sim())->synchronize();  // Ends the first part.
   ASSERT_TRUE(soon([&] { return in_its_hands.load(); }));
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->stats().bytes_fetched - before, static_cast<int64_t>(3 * kSize));
@@ -154,7 +157,7 @@ TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
   machine->destroy(block);
 }
 
-// A large block on its way to the host, and behind it one without bytes.
+// A large block moves to the host, followed by one without bytes.
 std::pair<Block*, Block*> waiting_without_bytes(Machine& machine) {
   Block* large = machine.make(machine.sim(), pattern(4 * kSize, 1)).value();
   Block* empty = machine->create(Bytes(0));
@@ -164,7 +167,7 @@ std::pair<Block*, Block*> waiting_without_bytes(Machine& machine) {
   return {large, empty};
 }
 
-// What has no bytes needs no copy, but its turn all the same.
+// A block without bytes needs no copy, but waits for the link like others.
 TEST(Moves, ABlockWithoutBytesThatWaitedForTheLinkLands) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   const auto [large, empty] = waiting_without_bytes(machine);
@@ -199,7 +202,7 @@ TEST(Moves, SynchronizingEndsThem) {
   destroy(machine, hints);
 }
 
-// A large block goes in parts, so a demand need not wait for all of it. Each part is copied once.
+// A large block moves in parts, so a demand fetch need not wait for all of it. Each part is copied once.
 TEST(Moves, ALargeBlockGoesInParts) {
   Machine machine({.budget = MiB(2), .links = {.part = KiB(16), .few = 1, .enough = Bytes(0)}});
   Block* large = at_host(machine, 1, 1 << 20).front();
@@ -219,7 +222,7 @@ TEST(Moves, ALargeBlockGoesInParts) {
   destroy(machine, {large, wanted});
 }
 
-// Half of it is under way when its source is written: nobody sees old bytes.
+// Half of the block is under way when an operator writes its source: no reader sees old bytes.
 TEST(Moves, AWriterEndsTheMoveIntoAnotherNode) {
   for (const size_t parts : {size_t{1}, size_t{8}}) {
     Machine machine({.accelerators = 2,
@@ -236,7 +239,7 @@ TEST(Moves, AWriterEndsTheMoveIntoAnotherNode) {
   }
 }
 
-// Room that hints hold is taken from the last of them before anybody is refused.
+// The engine takes the space of the last hints before it refuses an allocation.
 TEST(Moves, HintsThatWaitGiveTheirRoomUp) {
   Machine machine({.budget = KiB(32), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 8);
@@ -267,14 +270,15 @@ TEST(Moves, ABlockThatDiesTakesItsMoveAlong) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// The parts of a block may come from two nodes: the copies from the one are waited for when those from the
-// other are.
+// The parts of a block may come from two nodes: a wait for the copies from one node also waits for those from
+// the other.
 TEST(Moves, PartsFromASecondSourceComeAfterWhatFillsIt) {
   Machine machine({.accelerators = 2, .links = kInParts});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->requests().write_back(*block).ok());  // the first part of it
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());  // Copies its first part.
   ASSERT_TRUE(machine->requests().pin(*block, machine.sim(1)).ok());
-  ASSERT_TRUE(machine->evictor().relieve(machine.sim(0), Bytes(1)).ok());  // the source of the first part leaves
+  ASSERT_TRUE(
+      machine->evictor().relieve(machine.sim(0), Bytes(1)).ok());  // The source of the first part leaves.
   EXPECT_FALSE(is_at(machine, *block, machine.sim(0)));
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_TRUE(is_at(machine, *block, machine.host()));
@@ -284,11 +288,11 @@ TEST(Moves, PartsFromASecondSourceComeAfterWhatFillsIt) {
   machine->destroy(block);
 }
 
-// Each source has a queue of its own for copies out: the last part may be there before the first.
+// Each source has its own queue for copies out: the last part may arrive before the first.
 TEST(Moves, PartsFromTwoCardsAreAllWaitedFor) {
   Machine machine({.accelerators = 2, .host_computes = true, .links = kInParts});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
-  ASSERT_TRUE(machine->requests().write_back(*block).ok());  // the first part of it
+  ASSERT_TRUE(machine->requests().write_back(*block).ok());  // Copies its first part.
   ASSERT_TRUE(machine->requests().pin(*block, machine.sim(1)).ok());
   machine->requests().unpin(*block);
   ASSERT_TRUE(machine->evictor().relieve(machine.sim(0), Bytes(1)).ok());
@@ -297,15 +301,16 @@ TEST(Moves, PartsFromTwoCardsAreAllWaitedFor) {
   machine->destroy(block);
 }
 
-// The second source may be filled still, as the host is by what was just written back.
+// The second source may still be in flight, as the host's replica is during a write-back.
 TEST(Moves, PartsFromTheHostComeAfterWhatWasWrittenBack) {
   Machine machine({.accelerators = 2, .links = kInParts});
   Block* block = machine.make(machine.sim(1), pattern(kSize, 1)).value();
   ASSERT_TRUE(machine->requests().write_back(*block).ok());
-  ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(0)).ok());  // the first part, from the other card
+  ASSERT_TRUE(
+      machine->requests().prefetch(*block, machine.sim(0)).ok());  // the first part, from the other GPU
   for (int part = 1; part < 4; ++part) {
     machine.card(machine.sim(1))->synchronize();
-    machine->mover().advance();  // the next part to the host
+    machine->mover().advance();  // Copies the next part to the host.
   }
   ASSERT_TRUE(is_at(machine, *block, machine.host()));
   ASSERT_FALSE(is_at(machine, *block, machine.sim(0)));

@@ -1,4 +1,4 @@
-// The turns that operators take on nodes where room is short.
+// Admission of operators on nodes that are short of free space.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -42,16 +42,18 @@ TEST(NodeAdmission, OperatorsTakeTurnsOnceANodeIsHalfFull) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// Where there are accelerators the host computes only what they lack. Its operators take turns all the same.
+// With accelerators present the host computes only the operators that they lack. Its operators still run one
+// at a time on a contended node.
 TEST(NodeAdmission, TwoOperatorsOnTheHostThatFitAloneBothFit) {
   Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(8 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 6);
   std::atomic<int> inside{0};
-  machine.set_pause([&] {  // inside a kernel, which has its scratch memory and wants room for its result
-    ++inside;
-    for (int i = 0; i < 100 && inside < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  });
+  machine.set_pause(
+      [&] {  // Called inside a kernel that has its scratch memory and needs space for its result.
+        ++inside;
+        for (int i = 0; i < 100 && inside < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      });
   std::array<Result<Block*>, 2> made{Result<Block*>(nullptr), Result<Block*>(nullptr)};
   std::vector<std::thread> threads;
   for (size_t i = 0; i < 2; ++i) {

@@ -1,4 +1,4 @@
-// What is born and dies before anybody looks for it asks for no lock; and whoever looks finds it.
+// A result that dies before any thread searches the node takes no lock, and a search finds those that live.
 #include "residency/block/nursery.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ bool is_listed(const Block& block, NodeId node) { return block.replica(node).lis
 
 void destroy_all(Machine& machine, const std::vector<Block*>& blocks) {
   for (Block* block : blocks) machine->destroy(block);
-  EXPECT_TRUE(machine->synchronize().ok());  // parked host memory goes
+  EXPECT_TRUE(machine->synchronize().ok());  // Frees parked host memory.
   EXPECT_EQ(machine->table().block_count(), 0U);
   EXPECT_EQ(machine->check_invariants(), "");
   for (const auto& [name, row] : machine->stats().nodes) {
@@ -48,7 +48,7 @@ class NurseryTable : public testing::Test {
   }
   void TearDown() override { destroy_all(machine_, blocks_); }
 
-  // So many of the blocks from `first` on are given places.
+  // Gives places to the blocks from `first` on while there are free ones; returns their number.
   size_t add_from(size_t first) {
     size_t added = 0;
     for (size_t i = first; i < blocks_.size() && table_.add(*blocks_[i]); ++i) ++added;
@@ -162,7 +162,7 @@ TEST(Nursery, WhoSeesABlocksMemoryHearsThatItGoes) {
   EXPECT_EQ(machine->used(node), Bytes(0));
 }
 
-// ---------------------------------------------------------------- room
+// ---------------------------------------------------------------- free space
 
 TEST(Nursery, WhoNeedsRoomEvictsThem) {
   Machine machine({.budget = KiB(64)});
@@ -210,7 +210,7 @@ TEST(Nursery, WhoIsToldThatThereIsNoRoomIsToldOfThem) {
 TEST(Nursery, WhereRoomIsShortEachIsListedAtOnce) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
-  Block* const large = born(machine, node, 40 * 1024);  // more than half
+  Block* const large = born(machine, node, 40 * 1024);  // More than half of the budget.
   Block* const block = born(machine, node);
   EXPECT_TRUE(is_listed(*block, node));
   Block* const elsewhere = born(machine, machine.host());
@@ -218,7 +218,7 @@ TEST(Nursery, WhereRoomIsShortEachIsListedAtOnce) {
   destroy_all(machine, {large, block, elsewhere});
 }
 
-// Else it could end its operator unseen, and the room would be said to be nobody's.
+// Otherwise the late operator could end unseen, and the engine would report its space as unowned.
 TEST(Nursery, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
   Machine machine({.budget = KiB(64), .policy = make_meddling_policy});
   const NodeId node = machine.sim();
@@ -241,7 +241,7 @@ TEST(Nursery, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
   destroy_all(machine, {first, late});
 }
 
-// Who looks finds no block any more, and its bytes not yet free.
+// A searching thread finds the block gone, but its bytes not yet free.
 TEST(Nursery, ARequestWaitsForTheRoomOfOneThatEnds) {
   Machine machine({.budget = KiB(64)});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -272,7 +272,7 @@ TEST(Nursery, ARequestWaitsForTheRoomOfOneThatEnds) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// ---------------------------------------------------------------- what is done to one block
+// ---------------------------------------------------------------- operations on one block
 
 struct Kept {
   const char* name;
@@ -281,7 +281,7 @@ struct Kept {
 
 class NewResultKept : public testing::TestWithParam<Kept> {};
 
-// Its end has to find what is known of it.
+// The block's end must find its records.
 TEST_P(NewResultKept, IsListedFirst) {
   Machine machine({.accelerators = 2, .disk_budget = MiB(1)});
   machine->set_observers({.escapes = [](Block&, NodeId) { return true; }});

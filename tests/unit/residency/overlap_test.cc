@@ -1,5 +1,5 @@
-// Copies wait for what they need, not for what was launched, and memory carries its users
-// (docs/decisions/0004): on the simulator's clock, and by what the adversary shows where a wait is missing.
+// Copies wait for the events that they need, not for all launched work, and memory carries its users
+// (docs/decisions/0004). The simulator's clock shows the times; its adversary shows a missing wait.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using test::Machine;
 using test::pattern;
 
 constexpr sim::QueueIndex kCompute = 0, kIn = 1, kOut = 2;
-constexpr double kLong = 1.0;  // seconds of a kernel; copies take some microseconds
+constexpr double kLong = 1.0;  // Seconds of a kernel; copies take some microseconds.
 
 void compute_for(sim::Accelerator& card, double seconds) {
   card.begin_kernel(kCompute);
@@ -31,7 +31,7 @@ class Overlap : public testing::Test {
   Block* make(uint64_t version) { return machine_.make(node_, pattern(kSize, version)).value(); }
   double time(sim::QueueIndex queue) { return machine_.card(node_)->time(queue); }
 
-  // A block whose real memory somebody holds until held_ is false.
+  // A block whose real memory has a holder until held_ is false.
   Block* make_escaped() {
     machine_->set_observers({.escapes = [this](Block&, NodeId) { return held_; }});
     Block* block = make(1);
@@ -41,7 +41,7 @@ class Overlap : public testing::Test {
     machine_->keep_escaped(node_, access);
     return block;
   }
-  // What its holder does: a kernel that the engine is not told of. Events are recorded before.
+  // Writes like the holder: with a kernel that the engine does not see. Events are recorded before.
   void write_unseen(Block* block, const Contents& contents) {
     for (int i = 0; i < 64; ++i) machine_->destroy(make(9));
     const Access raw{.block = block, .write = true};
@@ -66,7 +66,7 @@ TEST_F(Overlap, AFetchWaitsForNothingThatWasLaunchedSince) {
 
 TEST_F(Overlap, AnEvictionWaitsForItsWriterAlone) {
   Block* block = make(1);
-  for (int i = 0; i < 32; ++i) machine_->destroy(make(2));  // an event is recorded
+  for (int i = 0; i < 32; ++i) machine_->destroy(make(2));  // Lets the engine record an event.
   compute_for(*machine_.card(node_), kLong);
   ASSERT_TRUE(machine_->requests().evict(*block).ok());
   EXPECT_LT(time(kOut), kLong / 2);
@@ -84,13 +84,14 @@ TEST_F(Overlap, KernelsDoNotWaitForAnEviction) {
   for (Block* block : blocks) machine_->destroy(block);
 }
 
-// What is evicted makes room for what comes: the copy in starts when the copy out is through, and no sooner.
+// An evicted block makes space for an arriving one: the copy in starts when the copy out has ended, and no
+// sooner.
 TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
-  Block* second = make(2);  // evicts the first
+  Block* second = make(2);  // Evicts the first block.
   compute_for(*machine_.card(node_), kLong);
-  ASSERT_TRUE(machine_->requests().prefetch(*first, node_).ok());  // evicts the second
+  ASSERT_TRUE(machine_->requests().prefetch(*first, node_).ok());  // Evicts the second block.
   EXPECT_GE(time(kIn), time(kOut));
   EXPECT_GE(time(kIn), kLong) << "no event was recorded before, and the writer of the second is not known";
   EXPECT_EQ(machine_.read(*first, node_).value(), pattern(kSize, 1));
@@ -99,12 +100,12 @@ TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
   machine_->destroy(second);
 }
 
-// What is clean leaves without a copy, but not under the kernel that reads it.
+// A clean block leaves without a copy, but not under the kernel that reads it.
 TEST_F(Overlap, RoomOfACleanBlockIsThereWhenItsLastReaderIsThrough) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
-  Block* second = make(2);                         // evicts the first
-  ASSERT_TRUE(machine_.read(*first, node_).ok());  // evicts the second; the first is clean now
+  Block* second = make(2);                         // Evicts the first block.
+  ASSERT_TRUE(machine_.read(*first, node_).ok());  // Evicts the second block; the first is clean now.
   compute_for(*machine_.card(node_), kLong);
   ASSERT_TRUE(machine_.read(*first, node_).ok());
   ASSERT_TRUE(machine_->requests().prefetch(*second, node_).ok());
@@ -117,16 +118,16 @@ TEST_F(Overlap, WhatWasFetchedAndReadIsCopiedOutAsItCame) {
   Machine machine({.accelerators = 2});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
   ASSERT_TRUE(machine->requests().evict(*block).ok());
-  ASSERT_TRUE(machine.read(*block, machine.sim(0)).ok());  // its last writer here is the copy
+  ASSERT_TRUE(machine.read(*block, machine.sim(0)).ok());  // The block's last writer here is the copy.
   ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
   EXPECT_EQ(machine.read(*block, machine.sim(1)).value(), pattern(kSize, 1));
   machine->destroy(block);
 }
 
-// A result that had no bytes is given some by its kernel (out=).
+// A kernel gives bytes to a result that had none (out=).
 TEST_F(Overlap, WhatAKernelResizesIsCopiedAfterIt) {
   Machine machine({.accelerators = 2});
-  for (int i = 0; i < 64; ++i) {  // events are recorded
+  for (int i = 0; i < 64; ++i) {  // Lets the engine record events.
     machine->destroy(machine.make(machine.sim(0), pattern(kSize, 9)).value());
   }
   Block* block = machine->create(Bytes(0));
@@ -144,7 +145,8 @@ TEST_F(Overlap, WhatAKernelResizesIsCopiedAfterIt) {
   machine->destroy(block);
 }
 
-// A result can be asked for elsewhere while its operator is still under way: its kernel has no stamp then.
+// A result may be fetched to another node while its operator is still under way: its kernel has no stamp
+// then.
 TEST_F(Overlap, AFreshResultIsCopiedAfterItsKernel) {
   Machine machine({.accelerators = 2});
   const NodeId node = machine.sim(0);
@@ -167,7 +169,7 @@ TEST_F(Overlap, AFreshResultIsCopiedAfterItsKernel) {
   machine->destroy(block);
 }
 
-// Whoever holds escaped memory may write it at any time (I12).
+// The holder of escaped memory may write it at any time (I12).
 TEST_F(Overlap, EscapedMemoryIsCopiedWithAllThatWasLaunched) {
   Block* block = make_escaped();
   const Contents theirs = pattern(kSize, 3);
@@ -181,7 +183,7 @@ TEST_F(Overlap, EscapedMemoryIsCopiedWithAllThatWasLaunched) {
   machine_->destroy(block);
 }
 
-// What escaped is nobody's any more; who held it may have written it since the last operator.
+// The memory has escaped no longer, but its former holder may have written it since the last operator.
 TEST_F(Overlap, MemoryThatHadEscapedIsCopiedWithAllThatWasLaunched) {
   Block* block = make_escaped();
   const Contents theirs = pattern(kSize, 3);
@@ -189,12 +191,12 @@ TEST_F(Overlap, MemoryThatHadEscapedIsCopiedWithAllThatWasLaunched) {
   held_ = false;
   EXPECT_EQ(machine_->stats().escaped, 0);
   ASSERT_TRUE(machine_->requests().evict(*block).ok());
-  // Not at the node: the holder's kernel may land in the memory that the block gets there.
+  // Reads at the host: at the node the holder's kernel may land in the memory that the block gets there.
   EXPECT_EQ(machine_.read(*block, machine_->host()).value(), theirs);
   machine_->destroy(block);
 }
 
-// A copy that is refused leaves memory whose last user is not through.
+// A refused copy leaves memory whose last user is not done.
 TEST_F(Overlap, MemoryOfARefusedCopyKeepsItsUsers) {
   FaultPlan faults;
   Machine machine({.budget = Bytes(2 * kSize), .faults = &faults});
@@ -203,7 +205,8 @@ TEST_F(Overlap, MemoryOfARefusedCopyKeepsItsUsers) {
   ASSERT_TRUE(machine->requests().evict(*first).ok());
   ASSERT_TRUE(machine.read(*first, node_).ok());
   ASSERT_TRUE(machine->requests().evict(*second).ok());
-  ASSERT_TRUE(machine->requests().evict(*first).ok());  // its copies out are not made yet, in the memory of both
+  ASSERT_TRUE(
+      machine->requests().evict(*first).ok());  // The copies out, in the memory of both, have not run yet.
   faults.arm(1, static_cast<unsigned>(test::Fault::copy));
   EXPECT_FALSE(machine->requests().prefetch(*first, node_).ok());
   faults.disarm();

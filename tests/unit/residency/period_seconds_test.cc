@@ -1,4 +1,4 @@
-// How long a period took that was planned, and the least that it takes: by the card's clock.
+// How long a period took that was planned, and the least that it takes: by the GPU's clock.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -10,10 +10,10 @@ namespace {
 
 constexpr size_t kPeriodBlocks = 40;
 constexpr Bytes kPeriodBlockSize = KiB(64);
-constexpr int64_t kLacking = 8;  // blocks, of room
+constexpr int64_t kLacking = 8;  // Number of blocks that do not fit.
 
-// The last of the periods of a program that visits its blocks in turn, a kernel of so many seconds behind
-// each.
+// Statistics of the last period of a program that reads its blocks in a fixed order and runs a kernel of
+// `seconds` after each.
 PeriodStats period_of(MachineOptions options, double seconds) {
   options.budget = Bytes(kPeriodBlockSize.count() * (static_cast<int64_t>(kPeriodBlocks) - kLacking));
   options.visibility = sim::Visibility::early;
@@ -66,11 +66,11 @@ TEST(PeriodSeconds, AreUnknownWhereNobodyMeasuresThem) {
   EXPECT_EQ(period.seconds_bound, 0);
 }
 
-// What is away while kernels take long, not while they touch much: its copies have the time.
+// A block that is absent while kernels take long, not while they touch many bytes: its copies have the time.
 TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   cost::GpuModel quick = cost::default_gpu();
   quick.launch_seconds = 1e-9;
-  const cost::LinkModel link{"fast", quick.bytes() / 3, 0};  // a block in the time of touching three
+  const cost::LinkModel link{"fast", quick.bytes() / 3, 0};  // Carries a block in the time of touching three.
   const Bytes size = MiB(4);
   Machine machine({.budget = Bytes(size.count() * 4 - KiB(512).count()), .card = quick, .link = link});
   sim::Accelerator& card = *machine.card(machine.sim());
@@ -79,7 +79,7 @@ TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   Block* const before_long = make();
   Block* const large = make();
   Block* const small = machine->create(KiB(4));
-  Block* const once = machine->create(KiB(4));  // a period, by which that is found
+  Block* const once = machine->create(KiB(4));  // Marks the period, which the planner detects by it.
   const auto run = [&](Block* block, double seconds = 0) {
     EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
     card.begin_kernel(0);

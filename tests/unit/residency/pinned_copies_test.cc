@@ -81,7 +81,7 @@ TEST_F(PinnedCopiesTest, CopiesUnderWayAreAllKept) {
   const auto under_way = std::make_shared<NeverDone>(asked);
   for (int i = 0; i < 10'000; ++i) copies_.add(range(0, 1, false), under_way);
   EXPECT_EQ(copies_.size(), 10'000U);
-  EXPECT_LT(asked, 30'000);  // not for each copy about all before it
+  EXPECT_LT(asked, 30'000);  // A new copy does not query all earlier ones.
 }
 
 }  // namespace

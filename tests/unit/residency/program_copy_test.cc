@@ -1,6 +1,6 @@
-// Copies that the program asks for and does not wait for (residency/movement/program_copy.h): in order with the
-// operators that touch the block, by what the simulator shows where a wait is missing, and concurrent with
-// all others, by its clock.
+// Copies that the program starts and does not wait for (residency/program_copy.h). They stay in order with
+// the operators that touch the block: the simulator shows a missing wait. They run concurrently with all
+// others: its clock shows that.
 #include "residency/movement/program_copy.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class ProgramCopies : public testing::Test {
     machine_.card(node_)->end_kernel(
         kCompute, {}, {.flops = seconds * machine_.card(node_)->options().gpu.flops(cost::Precision::bf16)});
   }
-  // Has an event recorded, which covers the work so far.
+  // Lets the engine record an event, which covers the work so far.
   void mark() {
     for (int i = 0; i < 32; ++i) machine_->destroy(make(99));
   }
@@ -61,7 +61,7 @@ class ProgramCopies : public testing::Test {
     ASSERT_TRUE(copy_out(*block, result).ok());
     between();
     ASSERT_TRUE(copy_in(*block, batch).ok());
-    machine_.card(node_)->synchronize(kIn);  // no sooner than what it must wait for
+    machine_.card(node_)->synchronize(kIn);  // Ends the copy in at the earliest time that its waits allow.
     EXPECT_EQ(machine_.read(*block, node_).value(), batch);
     ASSERT_TRUE(machine_->synchronize().ok());
     EXPECT_EQ(result, pattern(kSize, 1));
@@ -103,10 +103,11 @@ TEST_F(ProgramCopies, MemoryOfAFreshBlockIsCopiedIntoAfterItsUserBefore) {
   const Contents batch = pattern(kSize, 1);
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 12; ++i) blocks.push_back(make(i));
-  for (Block* block : blocks) machine_->destroy(block);  // what they wrote is still hidden, and comes late
+  // The writes of these blocks are still hidden and come late.
+  for (Block* block : blocks) machine_->destroy(block);
   Block* block = fresh();
   ASSERT_TRUE(copy_in(*block, batch).ok());
-  machine_.card(node_)->synchronize(kIn);  // no sooner than what was written before
+  machine_.card(node_)->synchronize(kIn);  // Ends the copy in at the earliest time after those writes.
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   machine_->destroy(block);
 }
@@ -197,13 +198,12 @@ TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
     std::copy(written.begin(), written.end(), operands[0].begin());
   });
   ASSERT_TRUE(copy_out(*block, result).ok());
-  machine_.card(node_)->synchronize(kOut);  // no sooner than what it must wait for
+  machine_.card(node_)->synchronize(kOut);  // Ends the copy out at the earliest time that its waits allow.
   EXPECT_EQ(result, pattern(kSize, 2));
   machine_->destroy(block);
 }
 
-// A writer that comes between takes the events of the copies; the copy after it must wait for them all the
-// same.
+// A writer between two copies takes their events; the copy after it must wait for them all the same.
 TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
   Block* block = make(1);
   copy_out_and_in(block, [&] { EXPECT_TRUE(machine_.write(*block, node_, pattern(kSize, 2)).ok()); });
@@ -211,7 +211,8 @@ TEST_F(ProgramCopies, ACopyIntoABlockComesAfterTheCopyOutThatAWriterWaitedFor) {
 
 TEST_F(ProgramCopies, ACopyIntoASharedBlockComesAfterTheCopyOutOfIt) {
   Block* block = make(1);
-  ASSERT_TRUE(machine_->requests().write_back(*block).ok());  // the host has it, too, so the next writer claims it
+  // The host has a replica too, so the next writer makes its own exclusive.
+  ASSERT_TRUE(machine_->requests().write_back(*block).ok());
   copy_out_and_in(block, [&] { mark(); });
 }
 
@@ -265,8 +266,7 @@ TEST_F(ProgramCopies, MemoryOfAResultThatDiesIsReusedAfterTheCopyOutOfIt) {
   }
 }
 
-// The memory of a block that was pinned before an operator wrote it is in the order of the compute queue
-// alone.
+// Memory of a block that was pinned before an operator wrote it follows the order of the compute queue alone.
 TEST_F(ProgramCopies, MemoryOfAPinnedBlockIsCopiedIntoAfterItsUserBefore) {
   const Contents batch = pattern(kSize, 1);
   std::vector<Block*> blocks;

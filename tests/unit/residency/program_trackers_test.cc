@@ -1,4 +1,4 @@
-// Whose a block is, whose a thread's program is, and how programs part a node's room.
+// Ownership of blocks and programs by threads, and the division of a node's memory among programs.
 #include "residency/books/program_trackers.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ ProgramTracker* place_of(ProgramTrackers& trackers, ThreadState& thread, Stamp n
   return place != nullptr ? place : trackers.give_place(thread, now, no_room, {});
 }
 
-// The operator at which a thread got a place, of so many; 0 if it got none.
+// Number of the operator at which a thread got a place, at most `operators`; 0 if it got none.
 int first_place(ProgramTrackers& trackers, ThreadState& thread, int operators, Stamp now = 1) {
   for (int i = 1; i <= operators; ++i) {
     if (place_of(trackers, thread, now) != nullptr) return i;
@@ -102,7 +102,7 @@ TEST(ProgramTrackers, WhatAThreadThatEndedHadIsFreeAtOnce) {
   threads.at(3).reset();
   EXPECT_TRUE(ending->is_over());
   EXPECT_FALSE(trackers.others_at(node, *threads.at(0), 2)) << "nothing more is asked for it";
-  ThreadState next;  // perhaps where the other one was
+  ThreadState next;  // It may get the place of the ended thread.
   EXPECT_EQ(trackers.of_thread(next), nullptr) << "it is another's program";
   EXPECT_GT(first_place(trackers, next, 1000), 0);
   EXPECT_TRUE(ending->is_of(next));

@@ -1,4 +1,4 @@
-// What happens between two steps of the engine, made to happen: found by removing lines that no test missed.
+// Forces events between two steps of the engine; removing lines that no test missed found these cases.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -50,7 +50,7 @@ TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
   machine->destroy(block);
 }
 
-// A replica that leaves is on no list any more, but its bytes are not given back yet.
+// A leaving replica is on no list any more, but its bytes are not free yet.
 TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
   Machine machine({.budget = Bytes(kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -90,7 +90,7 @@ TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
   machine->destroy(block);
 }
 
-// An operator holds the room that a prefetch needs, and asks for the block that is being fetched.
+// An operator holds the space that a prefetch needs, and acquires the block that is being fetched.
 TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
   Machine machine({.budget = Bytes(kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -133,7 +133,7 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   std::vector<Block*> theirs;
   bool armed = true;
   faults.set_watcher([&] {
-    // The first call of the eviction asks the peer for memory: the engine has found that there is plenty.
+    // The eviction first asks the peer for memory: the engine has found that the peer has plenty.
     if (!std::exchange(armed, false)) return;
     for (uint64_t i = 2; i < 6; ++i) {
       theirs.push_back(machine.make(machine.sim(1), pattern(kSize, i)).value());
@@ -150,8 +150,8 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   for (Block* block : theirs) machine->destroy(block);
 }
 
-// Neither an allocation nor a release asks for the engine's lock: between its charge and its memory the two
-// differ, and whoever checks then hears nothing of it.
+// Neither an allocation nor a release takes the engine's lock. Between an allocation's charge and its memory
+// the two figures differ, and a check at that moment must not report it.
 TEST(Races, InvariantsHoldWhileMemoryComesAndGoes) {
   Machine machine({.budget = MiB(4)});
   std::atomic<bool> stop = false;
@@ -167,7 +167,7 @@ TEST(Races, InvariantsHoldWhileMemoryComesAndGoes) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// What is charged and never comes is still reported.
+// The check still reports a charge whose memory never comes.
 TEST(Races, ADifferenceThatStaysIsReported) {
   Machine machine({.budget = MiB(4)});
   ASSERT_TRUE(machine->evictor().charge(machine.sim(), Bytes(4096)).ok());
@@ -176,7 +176,7 @@ TEST(Races, ADifferenceThatStaysIsReported) {
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
-// Whoever asks while a block moves hears nothing of it: what is half done is not broken.
+// A check during a move reports nothing: a half-done move is not broken.
 TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
   FaultPlan faults;
   Machine machine({.accelerators = 2, .budget = KiB(8), .faults = &faults});
@@ -200,11 +200,12 @@ TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// Each waits for the other as long as that may leave room. While it waits it makes none.
+// Each thread waits for the other while the other may free space, and frees none during the wait.
 TEST(Races, TwoWritesBackWithoutRoomBothEnd) {
   const Watchdog watchdog(std::chrono::seconds(60));
   Machine machine({.host_budget = KiB(8)});
-  Block* full = machine.make(machine.host(), pattern(6000, 1)).value();  // and there is no disk to leave to
+  // There is no disk, so the block cannot leave.
+  Block* full = machine.make(machine.host(), pattern(6000, 1)).value();
   std::vector<Block*> waiting;
   for (uint64_t i = 0; i < 2; ++i) {
     waiting.push_back(machine.make(machine.sim(), pattern(4000, i)).value());

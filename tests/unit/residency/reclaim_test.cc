@@ -1,4 +1,5 @@
-// Memory that left a replica while a copy still touched it is given back soon, whoever looks or does not.
+// The engine frees memory that left a replica under a copy soon after the copy, with or without a caller that
+// looks.
 #include <gtest/gtest.h>
 
 #include "support/machine.h"
@@ -8,7 +9,7 @@ namespace {
 
 class ReclaimTest : public testing::TestWithParam<sim::Visibility> {};
 
-// Nothing in the loop looks at statistics or synchronises, both of which give back what they find.
+// The loop neither reads statistics nor synchronises, both of which free such memory.
 TEST_P(ReclaimTest, ABlockThatGoesToAndFroHoldsTheHostMemoryOfAFewCopies) {
   Machine machine({.visibility = GetParam()});
   Block* block = machine.make(machine.sim(), pattern(kSize, 0)).value();

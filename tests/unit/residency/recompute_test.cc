@@ -1,4 +1,4 @@
-// Blocks that are dropped, and made again by the operators that made them.
+// Blocks that the engine discards and recomputes with their operators.
 #include <gtest/gtest.h>
 #include <atomic>
 
@@ -16,8 +16,7 @@
 namespace innkeeper::test {
 namespace {
 
-// A machine whose results are made by operators that are known: each adds a number to every byte of what it
-// reads.
+// A machine whose results come from known operators: each adds a number to every byte of its operand.
 class Kitchen {
  public:
   explicit Kitchen(MachineOptions options = {}) : machine_(options) {
@@ -32,7 +31,7 @@ class Kitchen {
     EXPECT_EQ(live_, 0) << "recorded calls that nobody let go";
   }
 
-  // What an operator at `node` makes of `from`.
+  // The result of an operator at `node` that reads `from`.
   Block* made_of(Block& from, unsigned char number, NodeId node) {
     Block* made = add(from, number, node);
     known_[made] = {&from, from.writes(), made->writes(), number, node};
@@ -46,8 +45,8 @@ class Kitchen {
   Machine& machine() { return machine_; }
   Engine* operator->() { return &machine_.engine(); }
   int followed = 0;
-  std::function<Status()> before;  // a recorded call is followed
-  bool in_force = true;            // recorded calls are
+  std::function<Status()> before;  // Called before a recorded call is followed.
+  bool in_force = true;            // Recorded calls are in force.
 
  private:
   struct How {
@@ -109,7 +108,7 @@ class Recompute : public ::testing::Test {
   void TearDown() override {
     for (Block* block : sources_) kitchen_.destroy(block);
   }
-  // A block without a replica: the operator that adds `number` to `from` makes it again.
+  // A block without a replica: the engine recomputes it with the operator that adds `number` to `from`.
   Block* dropped(Block& from, unsigned char number = 4) {
     Block* made = kitchen_.made_of(from, number, at_);
     EXPECT_TRUE(kitchen_->recomputer().discard(*made, at_));
@@ -141,7 +140,7 @@ TEST_F(Recompute, WhatIsDroppedTakesNoRoomAndIsMadeAgain) {
   EXPECT_EQ(seen(*made, at_), filled(7));
   EXPECT_EQ(kitchen_.followed, 1);
   EXPECT_EQ(kitchen_->stats().bytes_fetched, 0);
-  ASSERT_TRUE(kitchen_->recomputer().discard(*made, at_));  // and so again
+  ASSERT_TRUE(kitchen_->recomputer().discard(*made, at_));  // Discards the block a second time.
   EXPECT_EQ(seen(*made, at_), filled(7));
   kitchen_.destroy(made);
 }
@@ -246,7 +245,7 @@ TEST_F(Recompute, ItMayDieWithoutItsBytes) {
   Block* made = dropped(from);
   kitchen_.destroy(made);
   EXPECT_EQ(kitchen_.followed, 0);
-  EXPECT_EQ(kitchen_->check_invariants(), "");  // what it was made of is an owner's again
+  EXPECT_EQ(kitchen_->check_invariants(), "");  // The operand has an ordinary owner again.
   ASSERT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok());
   EXPECT_EQ(kitchen_.followed, 0);
 }
@@ -293,7 +292,8 @@ TEST_F(Recompute, AllOfItIsMadeAgainAtOnce) {
   EXPECT_TRUE(kitchen_->recomputer().recompute_all().ok());
 }
 
-// While there is room: what is pinned then could not leave for the operator's operands and result.
+// The engine recomputes while there is free space: a block pinned later could not leave for the operands and
+// the result.
 TEST_F(Recompute, AllOfItIsMadeBeforeTheUserTakesRoomForGood) {
   Block& from = source(3);
   Block* made = dropped(from, 1);
@@ -333,7 +333,7 @@ TEST_F(Recompute, WhatWouldNotFitBesidePinsIsNotDropped) {
   EXPECT_TRUE(kitchen_->recomputer().discard(*made, at_));
   EXPECT_EQ(seen(*made, at_), filled(4));
   kitchen_.destroy(made);
-  kitchen_.destroy(pinned[1]);  // with its pin
+  kitchen_.destroy(pinned[1]);  // The destroyed block takes its pin along.
   std::erase(sources_, pinned[1]);
   Block* again = kitchen_.made_of(from, 2, at_);
   ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(2 * 4096)).ok());
@@ -400,7 +400,8 @@ TEST_F(Recompute, WhoeverDestroysItWaitsUntilItIsMade) {
       kitchen_->destroy(made);
       gone = true;
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // enough for who does not wait
+    // Long enough for a thread that does not wait to end.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_FALSE(gone);
     return {};
   };
@@ -410,7 +411,7 @@ TEST_F(Recompute, WhoeverDestroysItWaitsUntilItIsMade) {
   kitchen_.before = nullptr;
 }
 
-// There is no node below: it is looked at, and stays.
+// There is no node below: the victim search looks at the block, and it stays.
 TEST(RecomputeAtTheHost, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
   Kitchen kitchen({.accelerators = 0, .host_budget = KiB(64)});
   const NodeId at = kitchen.machine().host();
@@ -425,7 +426,7 @@ TEST(RecomputeAtTheHost, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
     EXPECT_EQ(kitchen.machine().make(at, filled(1, 62 << 10)).status().code(), Code::out_of_memory);
   }
   EXPECT_FALSE(meanwhile) << "nothing was to leave";
-  EXPECT_EQ(kitchen->check_invariants(), "");  // it is an owner's again
+  EXPECT_EQ(kitchen->check_invariants(), "");  // The operand has an ordinary owner again.
   kitchen.destroy(from);
 }
 

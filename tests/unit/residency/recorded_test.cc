@@ -1,5 +1,5 @@
-// What an engine writes to its access stream: what operators touch and the ends of blocks. Records are read
-// from it, and so is what plans are made from.
+// The engine's access stream: touches of operators and ends of blocks. Records are read from it, and plans
+// are made from it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,7 +19,7 @@ std::string number(const Block& block) { return std::to_string(static_cast<uint6
 
 class RecordedTest : public testing::Test {
  protected:
-  // An operator of that name at the card, whose kernel does nothing.
+  // An operator of that name at the GPU, whose kernel does nothing.
   void op(const char* name, std::vector<Access> accesses, const trace::Work& work = {}) {
     Engine& engine = machine_.engine();
     const NodeAdmission scope = engine.admit(card_, Bytes(0));
@@ -54,7 +54,7 @@ TEST_F(RecordedTest, OperatorsBirthsAndDeathsAreInARecord) {
                                   "\n");
 }
 
-// As an operator that failed, and memory that was lent: the program called none that ended.
+// Accesses of a failed operator and of lent memory: the program called no operator that ended.
 TEST_F(RecordedTest, WhatHasNoNameIsInNone) {
   Block* const block = machine_->create(kRecordedSize);
   recorder_.start(100);
@@ -70,8 +70,8 @@ TEST_F(RecordedTest, NothingIsWrittenForNobody) {
   EXPECT_EQ(machine_->plans().stream()->rings(), 0u);
 }
 
-// A program that visits weights in turn, of which not all have room, up to the end of the first period that
-// is planned; a planner beside the engine is told by hand what it does.
+// A program that reads weights in a fixed order, more than fit, until the end of the first planned period.
+// The test also reports its accesses by hand to a second planner outside the engine.
 class Periods {
  public:
   explicit Periods(bool record) {

@@ -1,10 +1,10 @@
-// Reservations (reservation.h): room that is promised.
+// Reservations (reservation.h): bytes of a budget promised before allocation.
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "support/block_locations.h"
 #include "support/machine.h"
-#include "support/whereabouts.h"
 
 namespace innkeeper::test {
 namespace {
@@ -52,7 +52,7 @@ TEST(Reservations, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
   EXPECT_EQ(machine->stats().evictions, 0);
   EXPECT_TRUE(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::may_evict).ok());
   EXPECT_EQ(machine->stats().evictions, 1);
-  // Another thread's operator holds the room.
+  // Another thread's operator holds the space.
   Access access{.block = block};
   const NodeAdmission scope = machine.engine().admit(machine.sim(), block->size());
   ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());

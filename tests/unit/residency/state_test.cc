@@ -17,7 +17,7 @@ constexpr ReplicaEvent kEvents[] = {
     ReplicaEvent::drop,       ReplicaEvent::promote,     ReplicaEvent::free};
 static_assert(std::size(kStates) == kReplicaStates && std::size(kEvents) == kReplicaEvents);
 
-// Every legal transition, with why it is. All others are illegal.
+// Every legal transition, with its reason. All others are illegal.
 struct Row {
   ReplicaState before;
   ReplicaEvent event;
@@ -70,7 +70,7 @@ TEST(ReplicaStates, I1OnlyAbsentReplicasAreBornAndOwnersAreNeverDropped) {
   for (const ReplicaState state : kStates) {
     EXPECT_EQ(next_state(state, ReplicaEvent::born) != kIllegal, state == ReplicaState::absent);
   }
-  // The only copy goes with its block alone.
+  // The only copy is dropped with its block alone.
   for (const ReplicaEvent event : kEvents) {
     const bool goes = next_state(ReplicaState::owned, event) == static_cast<uint8_t>(ReplicaState::absent);
     EXPECT_EQ(goes, event == ReplicaEvent::free) << to_string(event);
@@ -79,10 +79,10 @@ TEST(ReplicaStates, I1OnlyAbsentReplicasAreBornAndOwnersAreNeverDropped) {
 
 TEST(ReplicaStates, I2NothingIsOwnedBesideAnother) {
   for (const ReplicaState state : kStates) {
-    // Once it is lent, and once a copy into it has ended, there are two.
+    // After a share, and after the end of a fetch, there are two replicas.
     EXPECT_NE(next_state(state, ReplicaEvent::share), static_cast<uint8_t>(ReplicaState::owned));
     EXPECT_NE(next_state(state, ReplicaEvent::fetch_end), static_cast<uint8_t>(ReplicaState::owned));
-    // Whoever writes is the owner after.
+    // A writer owns the block afterwards.
     if (const uint8_t after = next_state(state, ReplicaEvent::write); after != kIllegal) {
       EXPECT_EQ(after, static_cast<uint8_t>(ReplicaState::owned));
     }

@@ -1,4 +1,4 @@
-// Copies between nodes: each wait that the engine must not forget has the program here that it would break.
+// Copies between nodes: for each wait that the engine must not forget, a program that would break without it.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -59,7 +59,7 @@ TEST_P(TransferTest, PeersCopyDirectly) {
   const Stats stats = machine->stats();
   EXPECT_EQ(stats.bytes_between, static_cast<int64_t>(kSize));
   EXPECT_EQ(stats.bytes_fetched + stats.bytes_written_back, 0);
-  // The source may go while the copy is under way: its memory is not reused before.
+  // The source may leave while the copy is under way: its memory is not reused before the copy ends.
   ASSERT_TRUE(machine.write(*block, machine.sim(1), pattern(kSize, 2)).ok());
   Block* other = make(machine, machine.sim(0), 3);
   expect(machine, *block, machine.sim(0), 2);
@@ -86,14 +86,14 @@ TEST_P(TransferTest, OthersCopyByWayOfTheHost) {
   expect(machine, *block, machine.sim(1), 1);
   EXPECT_EQ(machine->stats().bytes_between, 0);
   EXPECT_EQ(machine->requests().where(*block).size(), 3u);
-  // Also while a copy to the host is on its way already.
+  // The same while a copy to the host is already under way.
   ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 2)).ok());
   ASSERT_TRUE(machine->requests().prefetch(*block, machine.host()).ok());
   expect(machine, *block, machine.sim(1), 2);
   machine->destroy(block);
 }
 
-// I5: a kernel must not overwrite what a copy still reads.
+// I5: a kernel must not overwrite memory that a copy still reads.
 TEST_P(TransferTest, AWriterWaitsForTheCopiesThatReadItsOperand) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
@@ -108,7 +108,7 @@ TEST_P(TransferTest, AWriterWaitsForTheCopiesThatReadItsOperand) {
   ASSERT_TRUE(seen.ok());
   EXPECT_TRUE(seen.value() == wanted);
 
-  // The other replica goes before the copy into it is done; the owner inherits, and is written.
+  // The other replica leaves before the copy into it is done; the owner is promoted, and written.
   ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 3)).ok());
   ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
   ASSERT_TRUE(machine.write(*block, machine.sim(0), pattern(kSize, 4)).ok());
@@ -116,7 +116,7 @@ TEST_P(TransferTest, AWriterWaitsForTheCopiesThatReadItsOperand) {
   machine->destroy(block);
 }
 
-// I5: the copy goes on reading the host's memory when the host's replica is given up.
+// I5: the copy goes on reading the host's memory after the host dropped its replica.
 TEST_P(TransferTest, HostMemoryStaysUntilItsReadersAreDone) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
@@ -124,7 +124,7 @@ TEST_P(TransferTest, HostMemoryStaysUntilItsReadersAreDone) {
   ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(0)).ok());
   Access access{.block = block, .write = true};
   ASSERT_TRUE(machine->acquire(machine.sim(0), std::span(&access, 1)).ok());
-  // The host's replica is gone. Whatever the host does with its memory next must not reach the copy.
+  // The host's replica is dropped. The next use of its memory by the host must not reach the copy.
   Result<Memory> reused = machine->device(machine.host()).allocate(Bytes(kSize));
   ASSERT_TRUE(reused.ok());
   std::fill_n(static_cast<unsigned char*>(reused.value().data()), kSize, static_cast<unsigned char>(99));
@@ -144,7 +144,7 @@ TEST_P(TransferTest, DeviceMemoryStaysUntilItsReadersAreDone) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-// I6: fresh memory may still be in use by kernels that were launched before; a copy into it waits for them.
+// I6: earlier kernels may still use fresh memory; a copy into it waits for them.
 TEST_P(TransferTest, ACopyIntoReusedMemoryWaitsForItsEarlierUsers) {
   Machine machine(options(2, Bytes(2 * kSize)));
   Block* far = make(machine, machine.sim(1), 7);
@@ -198,7 +198,7 @@ TEST_P(TransferTest, WhatArrivesMayBeEvictedAgain) {
   machine->destroy(block);
 }
 
-// I1: the source of a copy that has not arrived may leave; the copy is the block then.
+// I1: the source of a copy that has not arrived may leave; then the copy is the block.
 TEST_P(TransferTest, TheSourceMayLeaveWhileItsCopyArrives) {
   Machine machine(options());
   Block* block = make(machine, machine.sim(0), 1);
@@ -258,7 +258,7 @@ TEST(Transfer, I7ACopyToDiskThatFailsLateGivesItsRoomBack) {
   machine->destroy(block);
 }
 
-// I10: whatever a device is asked to do, the engine answers others meanwhile.
+// I10: during any call of a device the engine answers other threads.
 TEST_P(TransferTest, I10NoLockIsHeldAcrossACallToADevice) {
   FaultPlan plan;
   MachineOptions watched = options(2, Bytes(2 * kSize));
@@ -269,10 +269,11 @@ TEST_P(TransferTest, I10NoLockIsHeldAcrossACallToADevice) {
   int calls = 0;
   plan.set_watcher([&] {
     ++calls;
-    std::future<Bytes> other = std::async(std::launch::async, [&] { return machine->unpinned_budget(machine.sim(0)); });
+    std::future<Bytes> other =
+        std::async(std::launch::async, [&] { return machine->unpinned_budget(machine.sim(0)); });
     if (other.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
       std::fputs("the engine's lock is held across a call to a device\n", stderr);
-      std::abort();  // the other thread would never end
+      std::abort();  // The other thread would never end.
     }
   });
   std::vector<Block*> blocks;
@@ -291,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(Visibilities, TransferTest,
                          testing::Values(sim::Visibility::late, sim::Visibility::random,
                                          sim::Visibility::early));
 
-// Where every node is full a reader is given a copy of the bytes, wherever they are, and nothing moves.
+// Where every node is full a reader gets a copy of the bytes from their node, and nothing moves.
 TEST_P(TransferTest, BytesAreReadWhereTheyAre) {
   MachineOptions full = options();
   full.host_budget = KiB(8);

@@ -1,4 +1,4 @@
-// A simulated card: its memory, its queues, its clock.
+// A simulated GPU: its memory, its queues, its clock.
 #include "sim/accelerator.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST(Accelerator, WithoutDataItIsAsLargeAsItSaysAndTheHostSeesZeros) {
 TEST(Accelerator, WhatTheSystemRefusesIsNotInUse) {
   Options wanted = options(Visibility::early);
   wanted.data = false;
-  wanted.capacity = Bytes(int64_t{1} << 48);  // more than a process can map
+  wanted.capacity = Bytes(int64_t{1} << 48);  // More than a process can map.
   Accelerator card(wanted);
   EXPECT_EQ(card.allocate(Bytes(int64_t{1} << 47)).status().code(), Code::out_of_memory);
   EXPECT_EQ(card.live(), Bytes(0));
@@ -109,8 +109,8 @@ TEST(Accelerator, FreeingPublishesNothingElse) {
   EXPECT_EQ(look(card, kept), 7);
 }
 
-// Who is given memory that a kernel wrote just before must wait for the compute queue, or the kernel comes
-// after.
+// A user of memory that a kernel wrote just before must wait for the compute queue, or the kernel's write
+// comes later.
 TEST(Accelerator, FreedMemoryIsStillItsKernels) {
   for (const bool wait : {true, false}) {
     Accelerator card(options(Visibility::late));
@@ -128,7 +128,7 @@ TEST(Accelerator, FreedMemoryIsStillItsKernels) {
   }
 }
 
-// As when two threads' kernels overlap: one computes in what the other had as scratch memory.
+// As when two threads' kernels overlap: one computes in memory that was the other's scratch memory.
 TEST(Accelerator, NothingIsPendingWhereAComputingKernelIsGivenMemory) {
   Accelerator card(options(Visibility::late));
   card.begin_kernel(kCompute);
@@ -138,7 +138,7 @@ TEST(Accelerator, NothingIsPendingWhereAComputingKernelIsGivenMemory) {
   unsigned char* result = take(card);
   ASSERT_EQ(result, scratch);
   std::memset(result, 9, kSize);
-  card.begin_kernel(kCompute);  // the other's next
+  card.begin_kernel(kCompute);  // The other thread's next kernel.
   EXPECT_EQ(result[0], 9);
   card.end_kernel(kCompute, {}, {});
   const WrittenRange written{result, kSize};
@@ -156,7 +156,7 @@ TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
   card.end_kernel(kCompute, written, {});
   EXPECT_EQ(data[0], kPoison);
   EXPECT_EQ(look(card, data), 7);
-  // Ranges that touch, out of order.
+  // Adjacent ranges, out of order.
   card.begin_kernel(kCompute);
   std::memset(data, 9, kSize);
   const WrittenRange halves[] = {{data + kSize / 2, kSize / 2}, {data, kSize / 2}};
@@ -164,7 +164,7 @@ TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
   EXPECT_EQ(look(card, data), 9);
 }
 
-// What is there already may be the right bytes by chance, or those of the last time.
+// The destination's old bytes may be right by chance, or left from the last copy.
 TEST(Accelerator, ACopysDestinationIsPoisonUntilItIsMade) {
   Accelerator card(options(Visibility::late));
   unsigned char* data = take(card);
@@ -238,7 +238,7 @@ TEST(Accelerator, TrimmedMemoryStaysMappedAndComesBackAsPoison) {
   unsigned char* data = take(card, 512 << 10);
   card.free(data);
   EXPECT_EQ(card.trim(), KiB(512));
-  data[3] = 1;  // what a late copy would do
+  data[3] = 1;  // A write as a late copy would make it.
   unsigned char* again = take(card, 512 << 10);
   EXPECT_EQ(again, data);
   EXPECT_EQ(again[3], kPoison);
@@ -284,27 +284,27 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
     unsigned char host[640] = {};
     unsigned char* data = take(card, 640);
     EXPECT_EQ(card.time(), 0);
-    // In: 1 + 640/64 = 11. Meanwhile a kernel: 0.5 + max(2000/1000, 100/100) = 2.5.
+    // The copy in ends at 1 + 640/64 = 11. A concurrent kernel ends at 0.5 + max(2000/1000, 100/100) = 2.5.
     const Event in = card.copy(kIn, data, host, 640, Direction::in);
     card.begin_kernel(kCompute);
     card.end_kernel(kCompute, {}, {.flops = 2000, .bytes = 100});
     EXPECT_DOUBLE_EQ(time_of(in), 11);
     EXPECT_DOUBLE_EQ(card.time(kCompute), 2.5);
-    // A kernel behind the copy: 11 + 0.5 + 300/100.
+    // A kernel after the copy ends at 11 + 0.5 + 300/100.
     card.wait(kCompute, in);
     fill(card, data, 7, 640);
     card.begin_kernel(kCompute);
     const WrittenRange written{data, 640};
     card.end_kernel(kCompute, {&written, 1}, {.flops = 0, .bytes = 300});
     EXPECT_DOUBLE_EQ(card.time(kCompute), 11 + 0.5 + 3.5);
-    // Out, behind the kernel: the link is full duplex, so the copy in beside it costs nothing.
+    // The copy out follows the kernel: the link is full duplex, so the concurrent copy in costs nothing.
     card.wait(kOut, card.record(kCompute));
     const Event out = card.copy(kOut, host, data, 64, Direction::out);
     EXPECT_DOUBLE_EQ(time_of(out), 15 + 2);
     card.copy(kIn, data, data + 64, 64, Direction::peer);
     EXPECT_DOUBLE_EQ(card.time(kIn), 11 + 0.25 + 0.1);
     EXPECT_DOUBLE_EQ(card.time(), 17);
-    // What the host has waited for has passed for all that it starts later, on any queue.
+    // An event that the host has waited for has passed for all later work, on any queue.
     EXPECT_TRUE(out->synchronize().ok());
     EXPECT_DOUBLE_EQ(time_of(card.copy(kIn, data, host, 64, Direction::in)), 17 + 2);
     EXPECT_EQ(card.copied(Direction::in), Bytes(704));
@@ -314,8 +314,8 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
   }
 }
 
-// Threads launch on the same queues, and both accelerators wait for each other all the time.
-// The host launches one kernel after the other, and no more than its queue holds ahead.
+// Threads launch on the same queues, and both accelerators wait for each other all the time. The host
+// launches one kernel after the other, at most as many as its queue holds.
 TEST(VirtualTime, AKernelWaitsForTheHostThatLaunchesIt) {
   Options slow = options(Visibility::early);
   slow.host_seconds = 1e-3;
@@ -374,7 +374,7 @@ TEST(Accelerator, ThreadsOnSharedQueuesSeeTheirOwnWork) {
   }
 }
 
-// A card that keeps more free memory than it has gives pages back: not those that a copy still reads.
+// A GPU that keeps more free memory than it has gives pages back: not those that a copy still reads.
 TEST(Accelerator, PagesStayWhileACopyReadsThem) {
   constexpr size_t kLarge = 256 << 10;
   Accelerator card(options(Visibility::late));  // 1 MiB
@@ -384,7 +384,7 @@ TEST(Accelerator, PagesStayWhileACopyReadsThem) {
   card.synchronize();
   const Event copied = card.copy(kOut, host.data(), data, kLarge, Accelerator::Direction::out);
   card.free_after(data, std::span(&copied, 1));
-  // Of other size classes, one after the other.
+  // Blocks of other size classes, one after the other.
   for (size_t more = 1; more < 9; ++more) card.free(take(card, kLarge + more * (64 << 10)));
   EXPECT_TRUE(copied->synchronize().ok());
   EXPECT_EQ(host, std::vector<unsigned char>(kLarge, 7));

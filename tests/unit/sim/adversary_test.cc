@@ -1,4 +1,4 @@
-// The rules of the adversary: for each, the program that forgets it gets poison, the one that keeps it the
+// The rules of the adversary: for each, a program that breaks it gets poison, and one that keeps it gets the
 // data.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace innkeeper::sim {
 namespace {
 
-// Memory of a card, and memory of the host that it is copied to or from.
+// Memory of a GPU, and memory of the host that it is copied to or from.
 struct Buffers {
   // `in_host`: the value of each byte in the host's memory.
   explicit Buffers(Accelerator& on, int in_host = 0) : card(on), data(take(on)) {
@@ -19,7 +19,7 @@ struct Buffers {
   }
   Event copy_in() { return card.copy(kIn, data, host, kSize, Direction::in); }
   Event copy_out() { return card.copy(kOut, host, data, kSize, Direction::out); }
-  // What a kernel reads.
+  // The byte that a kernel reads.
   int look_and_free() {
     const int seen = look(card, data);
     card.free(data);
@@ -31,7 +31,7 @@ struct Buffers {
   unsigned char host[kSize];
 };
 
-// Copies out what a kernel has written before, so that nothing but the copy is under way.
+// Copies out bytes that a finished kernel wrote, so that only the copy is under way.
 Event copy_out_of_done_kernel(Buffers& buffers) {
   fill(buffers.card, buffers.data, 7);
   buffers.card.synchronize();
@@ -40,8 +40,7 @@ Event copy_out_of_done_kernel(Buffers& buffers) {
 
 void finish(const Event& event) { EXPECT_TRUE(event->synchronize().ok()); }
 
-// Each rule runs `with` or without the wait that it is about, and returns the byte that the program ends up
-// with (7 if it is right).
+// Each rule runs `with` or without its wait, and returns the byte that the program gets (7 if it is right).
 struct Rule {
   const char* name;
   std::function<int(Accelerator&, Accelerator& peer, bool with)> run;
@@ -100,7 +99,7 @@ const Rule kRules[] = {
     {"CopyInWaitsForWhatUsedItsMemoryBefore",
      [](Accelerator& card, Accelerator&, bool with) {
        Buffers buffers(card, 7);
-       fill(card, buffers.data, 1);  // its result is published after the copy, unless the copy waits for it
+       fill(card, buffers.data, 1);  // Publishes its result after the copy, unless the copy waits for it.
        if (with) card.wait(kIn, card.record(kCompute));
        finish(buffers.copy_in());
        return buffers.look_and_free();

@@ -1,4 +1,4 @@
-// From when on there is room, in virtual time.
+// The virtual time from which each byte is free.
 #include "base/room_clock.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(RoomClock, KernelsTakeWhatBecameFreeLast) {
 TEST(RoomClock, ALowerLimitTakesRoomAway) {
   RoomClock clock(100);
   (void)clock.take_oldest(80);
-  clock.set_limit(70, 1);  // 10 more than are free
+  clock.set_limit(70, 1);  // 10 more than are free.
   clock.give(4, 20);
   EXPECT_EQ(clock.take_oldest(10), 4);
   clock.set_limit(90, 9);

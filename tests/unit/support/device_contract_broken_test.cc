@@ -1,4 +1,4 @@
-// Each check of the contract finds a device that breaks what it is about.
+// Each check of the contract finds a device that breaks its clause.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -10,34 +10,34 @@
 namespace innkeeper::test {
 namespace {
 
-// What is wrong with a device.
+// Faults of a device.
 enum class Flaw : uint8_t {
-  charges_late,          // takes memory, then asks
-  ignores_refusals,      // takes what was refused
-  charges_exact_sizes,   // not multiples of kAlignment
-  keeps_charges,         // gives nothing back that it charged for what it then has not
-  charges_nothing_too,   // kAlignment bytes where none are asked
-  closed_inside,         // refuses to be used while it charges
-  misaligned,            // a byte off
-  live_by_the_way,       // live() counts what it was asked, not what there is
-  trims_what_lives,      // overwrites what was copied in last
-  drops_a_byte,          // of a copy that is not a multiple of kAlignment
-  refuses_no_bytes,      // a copy of nothing is an error
-  ignores_waits,         // no queue waits for another
-  swaps_copies,          // two copies in, the other way round
-  everybodys_peer,       // says that it can copy from anybody
-  forgets_first,         // allocate() is for the compute queue, whoever asks
-  forgets_users,         // give_back() is at once
-  waits_in_give_back,    // the compute queue waits, too
-  waits_in_allocate,     // a copy waits for all kernels
-  records_nothing,       // record() is an event of nothing
-  synchronizes_nothing,  // neither the device nor its events wait
-  asks_its_device,       // events fail once their device is gone
-  minds_null_events,     // a null event is an error
-  ignores_strangers,     // waits for no event of another's
-  hides_failures,        // what failed is done
-  seems_there,           // is not known to be lost
-  mixes_threads_up,      // copies into what was allocated last
+  charges_late,          // Takes memory before it asks for the charge.
+  ignores_refusals,      // Takes memory whose charge was refused.
+  charges_exact_sizes,   // Charges sizes that are not multiples of kAlignment.
+  keeps_charges,         // Does not return the charge of an allocation that failed.
+  charges_nothing_too,   // Charges kAlignment bytes for an allocation of none.
+  closed_inside,         // Refuses use while it charges.
+  misaligned,            // Returns addresses off by one byte.
+  live_by_the_way,       // Counts requested bytes in live(), not present ones.
+  trims_what_lives,      // Overwrites in trim() the memory that was copied in last.
+  drops_a_byte,          // Loses the last byte of a copy that is not a multiple of kAlignment.
+  refuses_no_bytes,      // Fails a copy of no bytes.
+  ignores_waits,         // Lets no queue wait for another.
+  swaps_copies,          // Swaps two copies in.
+  everybodys_peer,       // Claims that it can copy from any device.
+  forgets_first,         // Allocates for the compute queue, whichever queue is named.
+  forgets_users,         // Frees in give_back() at once.
+  waits_in_give_back,    // Makes the compute queue wait in give_back(), too.
+  waits_in_allocate,     // Makes a copy wait for all kernels in allocate().
+  records_nothing,       // Records events that cover no work.
+  synchronizes_nothing,  // Waits neither in the device's synchronize() nor in its events'.
+  asks_its_device,       // Fails events whose device has been destroyed.
+  minds_null_events,     // Treats a null event as an error.
+  ignores_strangers,     // Waits for no event of another device.
+  hides_failures,        // Reports failed work as done.
+  seems_there,           // Does not report its loss.
+  mixes_threads_up,      // Copies into the memory allocated last by any thread.
 };
 
 class FlawedEvent final : public EventState {
@@ -67,7 +67,7 @@ class FlawedDevice final : public Device, public Accountant {
   }
   ~FlawedDevice() override { *there_ = false; }
 
-  // What the device charges goes through here.
+  // Receives the charges of the inner device.
   Status charge(NodeId node, Bytes size) override {
     if (flaw_ == Flaw::charges_late) return {};
     if (flaw_ == Flaw::charges_exact_sizes) size = asked_;
@@ -191,7 +191,7 @@ struct Broken {
   const char* check;
 };
 
-// For each check a flaw that it is to find; the device is a late simulated card, or one that fails.
+// For each check a flaw that it is to find; the device is a late simulated GPU, or one that fails.
 constexpr Broken kBroken[] = {
     {Flaw::charges_late, "ChargesBeforeItTakes"},
     {Flaw::ignores_refusals, "TakesNothingThatIsRefused"},

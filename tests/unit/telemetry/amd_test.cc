@@ -1,4 +1,4 @@
-// AMD's cards through the real loader: each test has a script of its own for the fake AMD SMI library.
+// AMD's GPUs through the real loader: each test has a script of its own for the fake AMD SMI library.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -147,7 +147,7 @@ TEST(Amd, NamesCardsThatHaveNoUniqueId) {
       "card 5\n  bus 0000:01:00.0\ncard 5\n  bus 0000:02:00.0\n");
   const Snapshot now = snapshot(Wanted::links);
   EXPECT_EQ(uuids(now), "GPU-XX-00000000-0a-00-0 GPU-XX-00000000-0b-00-0");
-  // One that has no place either, and the partitions of one card, which no list can tell apart.
+  // One that has no place either, and the partitions of one GPU, which no list can tell apart.
   ASSERT_EQ(now.lost.size(), 3u);
   EXPECT_EQ(now.lost[0].why, "it has neither a unique id nor a place");
   EXPECT_NE(now.lost[1].why.find("a partitioned card cannot be named"), std::string::npos);
@@ -163,7 +163,7 @@ TEST(Amd, ReadsLinks) {
       "card 4\n  bus 0000:04:00.0\n");
   const Snapshot now = snapshot(Wanted::links);
   ASSERT_EQ(now.cards.size(), 4u);
-  EXPECT_EQ(now.link(2, 1).path, Path::xgmi);  // by bus id the third card is the library's first
+  EXPECT_EQ(now.link(2, 1).path, Path::xgmi);  // By bus id the third GPU is the library's first.
   EXPECT_EQ(now.link(2, 0).path, Path::numa_node);
   EXPECT_EQ(now.link(1, 0).path, Path::machine);
   EXPECT_EQ(now.link(3, 0).path, Path::unknown);
@@ -193,7 +193,7 @@ TEST(Amd, StartsOnceAndNeverStops) {
   FakeAmdGpus gpus(kTwoAmdCards);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
   EXPECT_EQ(gpus.calls("amdsmi_init"), 1);
-  gpus.change(std::string("card c\n  bus 0000:01:00.0\n"));  // all handles of before are stale
+  gpus.change(std::string("card c\n  bus 0000:01:00.0\n"));  // All earlier handles are stale.
   EXPECT_EQ(uuids(snapshot(Wanted::nothing)), "GPU-000000000000000c");
   shut_down();
   EXPECT_EQ(gpus.calls("amdsmi_shut_down"), 0);
@@ -247,7 +247,7 @@ TEST(Amd, BothVendorsStandSideBySide) {
   EXPECT_EQ(now.lost[1].vendor, Vendor::amd);
   EXPECT_TRUE(now.absent.empty());
 
-  // One vendor's trouble is not the other's.
+  // A failure of one vendor's library does not affect the other's.
   nvidia.change("error nvmlDeviceGetCount_v2 999\n");
   const Snapshot without = snapshot(Wanted::all);
   EXPECT_EQ(uuids(without), "GPU-000000000000000b GPU-000000000000000a");
@@ -256,7 +256,7 @@ TEST(Amd, BothVendorsStandSideBySide) {
   ASSERT_EQ(without.absent.size(), 1u);
   EXPECT_EQ(without.absent[0].vendor, Vendor::nvidia);
   EXPECT_NE(without.absent[0].text.find("(999)"), std::string::npos);
-  // With both in trouble the texts of both are told.
+  // If both libraries fail, the snapshot has the texts of both.
   amd.change("error amdsmi_get_socket_handles 7\n");
   const Snapshot neither = snapshot(Wanted::all);
   EXPECT_EQ(neither.trouble, Trouble::other);

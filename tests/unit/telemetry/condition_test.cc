@@ -1,4 +1,4 @@
-// Whether others have a GPU, or a MIG instance of one, or it is held back.
+// Whether other users have a GPU, or a MIG instance of one, and whether the GPU is slowed down.
 #include "telemetry/condition.h"
 
 #include <gtest/gtest.h>

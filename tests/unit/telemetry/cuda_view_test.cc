@@ -1,4 +1,4 @@
-// Which card an ordinal of CUDA is, in this process, by a fake driver in the place of the real one. Each test
+// Which GPU an ordinal of CUDA is, in this process, by a fake driver in the place of the real one. Each test
 // runs in a child, since a driver can be started once.
 #include "telemetry/cuda_view.h"
 
@@ -9,7 +9,7 @@
 #include "support/child.h"
 #include "support/environment.h"
 #include "support/fake_gpus.h"
-#include "support/lease_folder.h"
+#include "support/lease_directory.h"
 
 namespace innkeeper::telemetry {
 namespace {
@@ -27,7 +27,7 @@ std::string script() {
          " 1 0\n memory 5G 0 0\n";
 }
 
-// Loads the fake driver; starts it if asked. False: something failed.
+// Loads the fake driver, and starts it on request. False: a step failed.
 bool load_cuda(bool start) {
   void* library = dlopen((test::fake_nvml_path().parent_path() / "libcuda.so.1").c_str(), RTLD_NOW);
   if (library == nullptr) return false;
@@ -44,11 +44,11 @@ TEST(CudaView, NothingIsKnownBeforeCudaIsStarted) {
 TEST(CudaView, OrdinalsAreCudasOwn) {
   const test::FakeGpus gpus(script());
   test::Environment environment;
-  environment.set("INNKEEPER_FAKE_CUDA", std::string(kB) + "," + kA);  // the fastest first
+  environment.set("INNKEEPER_FAKE_CUDA", std::string(kB) + "," + kA);  // Lists the fastest GPU first.
   environment.remove("CUDA_VISIBLE_DEVICES");
   const auto view = [] { return cuda_view(snapshot(Wanted::nothing)); };
   EXPECT_TRUE(holds_in_child([&] { return load_cuda(true) && view() == std::vector<std::string>{kB, kA}; }));
-  // What the variable says afterwards is not read.
+  // CUDA does not read the variable after its start.
   EXPECT_TRUE(holds_in_child([&] {
     environment.set("CUDA_VISIBLE_DEVICES", "1");
     const bool good = load_cuda(true);
@@ -77,14 +77,14 @@ TEST(CudaView, BeforeCudaIsStartedTheVariableDecides) {
   const Snapshot now = snapshot(Wanted::nothing);
   EXPECT_EQ(lease::given_by({}, now).value(), (std::vector<std::string>{kA, kB, kPart}));
   EXPECT_EQ(lease::given_by({.cuda = ""}, now).status().code(), Code::unavailable);
-  // Two models, and indices: only CUDA would know.
+  // Two models, and indices: only CUDA knows the order.
   const auto unclear = lease::given_by({.cuda = "0"}, now);
   ASSERT_FALSE(unclear.ok());
   EXPECT_NE(unclear.status().message().find("CUDA_DEVICE_ORDER"), std::string::npos);
 }
 
 TEST(CudaView, LeasingHereTakesASnapshotForEachAttempt) {
-  const test::LeaseFolder folder;
+  const test::LeaseDirectory folder;
   test::Environment environment;
   environment.set("INNKEEPER_LEASE_DIR", folder.path());
   const test::FakeGpus gpus(script());

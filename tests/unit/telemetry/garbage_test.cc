@@ -1,5 +1,5 @@
-// A library that fails at random and answers nonsense: text without an end, huge counts, unknown errors.
-// Whatever it says, a snapshot keeps what snapshot.h promises.
+// A library that fails at random and answers nonsense: text without an end, huge counts, unknown errors. A
+// snapshot keeps the promises of snapshot.h for any answer.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -37,7 +37,7 @@ TEST_P(Garbage, NothingOfItGetsOut) {
       ASSERT_EQ(test::wrong_in(now), "");
       cards += now.cards.size();
     }
-    // The sane answers between come through.
+    // The sane answers between them come through.
     if (GetParam() <= 20) {
       EXPECT_GT(cards, 10u);
     }

@@ -1,4 +1,4 @@
-// When the library starts, ends, fails and loses cards; threads and fork().
+// When the library starts, ends, fails and loses GPUs; threads and fork().
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -94,7 +94,7 @@ TEST(TelemetryLife, ACardWithoutIdentityIsNoCard) {
 TEST(TelemetryLife, TakesHandlesAnew) {
   FakeGpus gpus(kTwoNvidiaCards);
   EXPECT_EQ(snapshot(Wanted::memory).cards[0].memory->used, GiB(1));
-  gpus.change("card GPU-cccccccc\n  memory 8G 0 5G\n");  // all handles of before are stale
+  gpus.change("card GPU-cccccccc\n  memory 8G 0 5G\n");  // All earlier handles are stale.
   const Snapshot now = snapshot(Wanted::memory);
   ASSERT_EQ(now.cards.size(), 1u);
   EXPECT_EQ(now.cards[0].memory->used, GiB(5));
@@ -110,7 +110,7 @@ TEST(TelemetryLife, StartsAnewNowAndThenWhileACardIsLost) {
     ++snapshots;
     std::this_thread::sleep_for(10ms);
   }
-  // At the beginning, half a second later, and again.
+  // The starts: at the beginning, half a second later, and again.
   EXPECT_EQ(gpus.calls("nvmlInit_v2"), 3);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 1s);
   EXPECT_EQ(gpus.calls("nvmlShutdown"), gpus.calls("nvmlInit_v2") - 1);
@@ -143,7 +143,7 @@ TEST(TelemetryLife, AChildStartsItsOwn) {
     const bool child_sees = holds_in_child([] { return snapshot(Wanted::memory).cards.size() == 2; });
     return sees && child_sees && gpus.calls("nvmlShutdown") == 0;
   }));
-  // The parent's is as it was.
+  // The parent's library is unchanged.
   EXPECT_EQ(snapshot(Wanted::memory).cards.size(), 2u);
   EXPECT_EQ(gpus.calls("nvmlInit_v2"), 1);
 }

@@ -34,7 +34,7 @@ TEST(Telemetry, ReadsAllOfACard) {
   EXPECT_FALSE(card.mig);
   EXPECT_EQ(card.memory->total, GiB(140));
   EXPECT_EQ(card.memory->reserved, MiB(600));
-  // The library's own "used" counts what is reserved as well; ours does not.
+  // The library's own "used" includes reserved memory; ours does not.
   EXPECT_EQ(card.memory->used, GiB(3));
   EXPECT_EQ(card.memory->free, GiB(137) - MiB(600));
   EXPECT_FALSE(card.memory->unified);
@@ -49,7 +49,7 @@ TEST(Telemetry, ReadsAllOfACard) {
   EXPECT_EQ(card.processes->at(0).pid, 17);
 }
 
-// Idling, and a limit that was set, are no slowdown.
+// Idling and a user's limit are no slowdown.
 TEST(Telemetry, SaysWhetherACardIsSlowed) {
   const std::pair<const char*, bool> reasons[] = {{"0", false}, {"5", false},  {"8", true},  {"32", true},
                                                   {"64", true}, {"128", true}, {"132", true}};
@@ -112,7 +112,7 @@ TEST(Telemetry, FallsBackToOlderFunctions) {
   const Card& card = now.cards[0];
   EXPECT_EQ(card.bus_id, "00000000:01:00.0");
   EXPECT_EQ(card.memory->free, GiB(7));
-  EXPECT_EQ(card.memory->reserved, Bytes(0));  // cannot be told apart
+  EXPECT_EQ(card.memory->reserved, Bytes(0));  // The library does not separate it.
   EXPECT_EQ(card.memory->used, GiB(3));
   ASSERT_EQ(card.processes->size(), 2u);
   EXPECT_EQ(card.processes->at(0).used, GiB(1));
@@ -199,7 +199,7 @@ TEST(Telemetry, ListsMigInstances) {
   const Card& card = now.cards[0];
   EXPECT_TRUE(card.mig);
   EXPECT_FALSE(now.cards[1].mig);
-  EXPECT_EQ(card.memory.outcome(), Outcome::error);  // the parent's needs privileges
+  EXPECT_EQ(card.memory.outcome(), Outcome::error);  // The parent's value needs privileges.
   ASSERT_EQ(card.instances.size(), 2u);
   EXPECT_EQ(card.instances[0].uuid, "MIG-11111111");
   EXPECT_EQ(card.instances[1].gpu_instance, 5);
@@ -224,7 +224,7 @@ TEST(Telemetry, ReadsLinks) {
   const Snapshot now = snapshot(Wanted::links);
   EXPECT_EQ(now.link(0, 1).path, Path::nvlink);
   EXPECT_EQ(now.link(1, 0).nvlinks, 4);
-  EXPECT_EQ(now.link(2, 3).nvlinks, 12);  // the lesser of both: the switch joins all
+  EXPECT_EQ(now.link(2, 3).nvlinks, 12);  // The lesser count of both: the switch joins all.
   EXPECT_EQ(now.link(0, 2).path, Path::machine);
   EXPECT_EQ(now.link(3, 0).path, Path::board);
   EXPECT_EQ(now.link(1, 3).path, Path::host_bridge);

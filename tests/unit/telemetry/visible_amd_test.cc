@@ -27,7 +27,7 @@ Snapshot four_of_amd() {
   return now;
 }
 
-// The cards' last characters; "!" before them if restricted.
+// The GPUs' last characters; "!" before them if restricted.
 std::string endings(const Visible& visible) {
   std::string text;
   for (const std::string& uuid : visible.uuids)
@@ -66,7 +66,8 @@ TEST(VisibleAmd, ReadsRocrsList) {
   EXPECT_EQ(endings(resolve_visible_amd({}, four_of_amd())), "0 1 2 3");
   EXPECT_EQ(resolve_visible_amd({"0,0", {}, {}}, four_of_amd()).note,
             "ROCR_VISIBLE_DEVICES: \"0\" stands there twice; it and what follows do not count");
-  EXPECT_EQ(resolve_visible_amd({"0,1,2,3,x", {}, {}}, four_of_amd()).note, "");  // ROCR does not read so far
+  // ROCR stops before the bad entry.
+  EXPECT_EQ(resolve_visible_amd({"0,1,2,3,x", {}, {}}, four_of_amd()).note, "");
 }
 
 TEST(VisibleAmd, ReadsHipsList) {
@@ -96,7 +97,7 @@ TEST(VisibleAmd, IndicesCountTheKernelsNodes) {
   Snapshot now = four_of_amd();
   for (size_t i = 0; i < 4; ++i) now.cards[i].kfd_node = static_cast<int>(10 - i);
   EXPECT_EQ(endings(resolve_visible_amd({"0,1", {}, {}}, now)), "!3 2");
-  now.cards[2].kfd_node = -1;  // one does not tell: by bus id
+  now.cards[2].kfd_node = -1;  // One GPU has no node: the order is by bus id.
   EXPECT_EQ(endings(resolve_visible_amd({"0,1", {}, {}}, now)), "!0 1");
 }
 
@@ -136,7 +137,7 @@ TEST(VisibleAmd, EachVendorsListLeavesTheOthersCardsAlone) {
   EXPECT_EQ(endings(visible_from_environment(now)), "!1");
   environment.remove("HIP_VISIBLE_DEVICES");
   environment.remove("ROCR_VISIBLE_DEVICES");
-  // Where all cards are AMD's, HIP reads CUDA's list.
+  // Where all GPUs are AMD's, HIP reads CUDA's list.
   EXPECT_EQ(endings(visible_from_environment(four_of_amd())), "!1");
   environment.set("HIP_VISIBLE_DEVICES", "2");
   EXPECT_EQ(endings(visible_from_environment(four_of_amd())), "!2");

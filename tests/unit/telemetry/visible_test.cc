@@ -25,7 +25,7 @@ Snapshot four() {
   return now;
 }
 
-// Two, the first with MIG on.
+// Two GPUs, the first in MIG mode.
 Snapshot mig() {
   Snapshot now;
   now.cards = {card("GPU-aa11-0", "01",
@@ -34,7 +34,7 @@ Snapshot mig() {
   return now;
 }
 
-// "0 2" for the cards' or instances' own endings, "!" before it if restricted, "?" if unclear, "~" if not
+// "0 2" for the GPUs' or instances' own endings, "!" before it if restricted, "?" if unclear, "~" if not
 // ordered.
 std::string shown(const Visible& visible) {
   std::string text = visible.restricted ? "!" : "";
@@ -88,7 +88,7 @@ TEST(Visible, ReadsUuids) {
       {"GPU-bb", "!2"},
       {"GPU-c,GPU-aa1", "!3 0"},
       {" GPU-c , GPU-b ", "!3 2"},
-      {"GPU-aa", "!"},  // of two cards
+      {"GPU-aa", "!"},  // The prefix fits two GPUs.
       {"GPU-c,GPU-aa,GPU-b", "!3"},
       {"GPU-", "!"},
       {"GPU", "!"},
@@ -96,7 +96,7 @@ TEST(Visible, ReadsUuids) {
       {"GPU-C", "!"},
       {"GPU-cc44-3x", "!"},
       {"GPU-c,1", "!3"},
-      {"GPU-c,GPU-cc44", "!"},  // twice the same
+      {"GPU-c,GPU-cc44", "!"},  // The same device twice.
       {"GPU-c,GPU-zz,GPU-c", "!3"},
       {"MIG-5555", "!"},
   };
@@ -106,7 +106,7 @@ TEST(Visible, ReadsUuids) {
   }
 }
 
-// Also where another name begins with it: what we hand out is read as what was meant.
+// A whole name means its device, even if another name begins with it.
 TEST(Visible, AWholeNameIsThatDevice) {
   Snapshot alike;
   alike.cards = {card("GPU-aa11", "01"), card("GPU-aa11-0", "02")};
@@ -130,9 +130,9 @@ TEST(Visible, ReadsMigInstances) {
       {"MIG-GPU-aa11-0/-1/0", "!"},
       {"MIG-GPU-aa11/2/0", "!"},
       {"MIG-GPU-bb22-1/2/0", "!"},
-      {"GPU-aa", "!5555"},  // the card itself cannot be used: its first instance
+      {"GPU-aa", "!5555"},  // the GPU itself cannot be used: its first instance
       {"GPU-bb,MIG-5555", "!1 5555"},
-      {"GPU-aa,MIG-5555", "!"},  // twice the same
+      {"GPU-aa,MIG-5555", "!"},  // The same device twice.
   };
   for (const auto& [list, expected] : cases)
     EXPECT_EQ(shown(resolve_visible(list, "", mig())), expected) << list;
@@ -179,7 +179,7 @@ TEST(Visible, ALostCardKeepsItsIndex) {
     EXPECT_EQ(shown(resolve_visible("2,1,3", "", now)), "!~2 3");
     EXPECT_EQ(shown(resolve_visible("1", "", now)), "!~");
   }
-  // CUDA does not count what this process may not open.
+  // CUDA does not count a GPU that this process may not open.
   now.lost[0].forbidden = true;
   EXPECT_EQ(shown(resolve_visible("1", "", now)), "!2");
 }
@@ -214,7 +214,7 @@ TEST(Visible, ReadsTheEnvironment) {
   EXPECT_EQ(shown(visible_from_environment(four())), "0 1 2 3");
 }
 
-// Whatever the text, nothing is visible twice, that is not here, or that its own beginning does not give too.
+// For any text no device is visible twice or absent from the machine, and its own prefix gives it too.
 TEST(Visible, AnyTextIsSafe) {
   const char* const pieces[] = {"0",    "1",    "3",    "9",
                                 ",",    ",",    ",",    " ",

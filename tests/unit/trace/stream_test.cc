@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "support/at_points.h"
-#include "support/told.h"
+#include "support/stream_events.h"
 #include "trace/record.h"
 #include "trace/recorder.h"
 
@@ -107,7 +107,7 @@ TEST(Stream, AnEventLargerThanTheRingIsInItsPlace) {
   EXPECT_EQ(read_all(stream.stop(), stream), all);
 }
 
-// A thread finds that a record is being made, and takes its event's place when the next record begins.
+// A thread finds an active record, and takes its event's place when the next record begins.
 TEST(Stream, AnEventOfTwoRecordsLeavesNoHole) {
   Stream stream;
   std::atomic<bool> found{false}, go_on{false}, told_two{false};
@@ -145,7 +145,7 @@ TEST(Stream, AnEventOfTwoRecordsLeavesNoHole) {
   EXPECT_TRUE(std::equal(seen.rbegin(), seen.rend(), all.rbegin())) << "the last ones, without a hole";
 }
 
-// A program that is followed for days writes into the same words.
+// A program that runs for days writes into the same words.
 TEST(Stream, WhatNoRecordWantsIsWrittenOver) {
   Stream stream(64);
   for (uint64_t i = 0; i < 1000; ++i) {
@@ -193,7 +193,7 @@ TEST(Stream, AThreadThatGoesOnKeepsItsRing) {
   EXPECT_EQ(read_all(stream.stop(), stream), (std::vector<Told>{freed(0), freed(1), freed(2)}));
 }
 
-// One that begins may get the ring of one that has just ended, and then writes behind what stands there.
+// A starting thread may get the ring of one that has just ended, and then appends to that ring's records.
 TEST(Stream, ThreadsThatComeAndGoAtOnceWriteInOrder) {
   constexpr int kThreads = 4000;
   Stream stream(8);
@@ -207,12 +207,13 @@ TEST(Stream, ThreadsThatComeAndGoAtOnceWriteInOrder) {
   EXPECT_EQ(read_all(stream.stop(), stream).size(), 4u * kThreads);
 }
 
-// A tensor that is thread-local dies when its thread has no thread-local objects any more.
+// A thread-local tensor dies when its thread has no thread-local objects any more.
 TEST(Stream, AThreadWritesWhileItEnds) {
   static Stream stream(8);
   struct Last {
     ~Last() {
-      std::thread([] { stream.freed(BlockId{99}); }).join();  // in the ring that this thread had
+      // The new thread writes into the ring that this thread had.
+      std::thread([] { stream.freed(BlockId{99}); }).join();
       for (uint64_t i = 0; i < 10; ++i) stream.freed(BlockId{100 + i});
     }
     uint64_t used = 0;
@@ -222,7 +223,8 @@ TEST(Stream, AThreadWritesWhileItEnds) {
   std::thread([] {
     static thread_local Last last;
     last.used = 1;
-    stream.freed(BlockId{last.used});  // from here on the thread has a ring, which goes before `last`
+    // From here on the thread has a ring, which is destroyed before `last`.
+    stream.freed(BlockId{last.used});
   }).join();
   for (uint64_t i = 0; i < 11; ++i) all.push_back(freed(99 + i));
   EXPECT_EQ(stream.rings(), 2u) << "it has another one now";
@@ -244,7 +246,7 @@ TEST(Stream, ARecordBeginsWithNothingOfTheOneBefore) {
   Stream stream(16);
   stream.start(100);
   for (uint64_t i = 0; i < 20; ++i) tell(stream, freed(i));
-  stream.start(100);  // in the middle of it
+  stream.start(100);  // Restarts the stream in the middle of a recording.
   tell(stream, freed(20));
   EXPECT_EQ(read_all(stream.stop(), stream), std::vector<Told>{freed(20)});
   tell(stream, freed(21));
@@ -266,10 +268,10 @@ TEST(Stream, NamesGoByTheirLetters) {
   EXPECT_EQ(stream.names(), (std::vector<std::string_view>{"", "aten::mm", "aten::bm"}));
 }
 
-// The child has copies of the rings, and of a mutex that another thread may have held. What its thread does
-// when it ends waits for nothing, and the parent's record goes on.
+// The child has copies of the rings, and of a mutex that another thread may have held. Its thread waits for
+// nothing when it ends, and the parent's record goes on.
 TEST(Stream, AChildOfForkEndsAndTheParentsRecordGoesOn) {
-  // Of the thread that forks: goes after what the stream keeps of a thread, and ends the child there.
+  // A thread-local of the forking thread: it is destroyed after the stream's own, and ends the child there.
   struct EndsTheChild {
     ~EndsTheChild() {
       if (getpid() != parent) _exit(thread_is_ending ? 0 : 1);
@@ -300,8 +302,8 @@ TEST(Stream, AChildOfForkEndsAndTheParentsRecordGoesOn) {
   EXPECT_EQ(std::count(all.begin(), all.end(), freed(2)), 20);
 }
 
-// Random events of threads that follow each other at random, in rings of all sizes: what is read is what
-// was written, in order, and the text says the same.
+// Random events of threads that follow each other at random, in rings of all sizes: a reader gets the written
+// events in order, and the text agrees.
 TEST(Stream, WhateverIsWrittenIsReadBack) {
   std::mt19937_64 random(11);
   const auto upto = [&random](uint64_t most) { return random() % (most + 1); };
@@ -334,7 +336,7 @@ TEST(Stream, WhateverIsWrittenIsReadBack) {
       }
       all.push_back(std::move(told));
     }
-    // Each thread writes a run of them, then the next one does.
+    // Each thread writes a series of events, then the next thread does.
     for (size_t begin = 0; begin < count;) {
       const size_t end = std::min<size_t>(count, begin + 1 + upto(60));
       const auto run = [&] {

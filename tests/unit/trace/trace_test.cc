@@ -36,7 +36,7 @@ TEST(Recorder, WritesALineForEachEvent) {
   EXPECT_FALSE(recorder.on());
 }
 
-// A record says what precision its flops have, but for bf16, and is read back as it was written.
+// A record states the precision of its flops, except bf16, and a reader gets it back unchanged.
 TEST(Recorder, WritesThePrecisionOfFlops) {
   Recorder recorder;
   recorder.start(100);

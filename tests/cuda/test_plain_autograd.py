@@ -1,7 +1,7 @@
 """The backward pass of plain CUDA tensors in a process that has the managed device, and of both in one graph.
 
-Work on the fake card runs as late as it may, so a stream that does not wait for another reads what is not yet
-there: gradients are compared with the CPU's.
+Work on the fake GPU runs as late as it may: a stream that does not wait for another reads bytes that are not
+yet written. The tests compare gradients with the CPU's.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_forward_on_a_stream_and_backward_outside() -> None:
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         loss = layers(*own).sum()
-    loss.backward()  # on the side stream; the current one waits for its end
+    loss.backward()  # Runs on the side stream; the current one waits for its end.
     same(own, expected())
 
 

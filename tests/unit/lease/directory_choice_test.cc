@@ -1,5 +1,5 @@
-// Which of several lease folders is used. All who ask must be sent to the same one, whoever made which and
-// when, or bytes are given twice.
+// Choice among several lease directories. All processes must choose the same one, whichever user made it and
+// at any time; otherwise the same bytes are leased twice.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -17,14 +17,14 @@
 namespace innkeeper::lease {
 namespace {
 
-class FolderTest : public ::testing::Test {
+class DirectoryChoiceTest : public ::testing::Test {
  protected:
-  FolderTest() {
+  DirectoryChoiceTest() {
     directory_.open_to_all();
     for (const char* name : {"first", "second", "third"}) paths_.push_back(base_ + "/" + name);
   }
 
-  // As `owner` would make it, with his lock in it.
+  // Makes the directory as `owner` would, with the owner's lock in it.
   void make(int index, uid_t owner, mode_t mode = 01777) {
     const std::string& path = paths_[static_cast<size_t>(index)];
     ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
@@ -33,14 +33,14 @@ class FolderTest : public ::testing::Test {
     ASSERT_EQ(chmod(lock.c_str(), 0444), 0);
     for (const std::string& each : {lock, path}) ASSERT_EQ(chown(each.c_str(), owner, getegid()), 0);
     ASSERT_EQ(chmod(path.c_str(), mode), 0);
-    // So that "made later" is later for the clock of the file system too.
+    // Waits, so that "made later" is later for the file system's clock, too.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   std::string chosen() const {
     const auto opened = Directory::open_best(paths_);
     return opened.ok() ? opened.value()->path().substr(base_.size() + 1) : opened.status().message();
   }
-  // The kernel says when a file was made (tmpfs since 5.18).
+  // The kernel reports a file's time of creation (tmpfs since 5.18).
   bool births_are_known() const {
     struct statx about {};
     return statx(AT_FDCWD, base_.c_str(), 0, STATX_BTIME, &about) == 0 && (about.stx_mask & STATX_BTIME) != 0;
@@ -51,7 +51,7 @@ class FolderTest : public ::testing::Test {
   std::vector<std::string> paths_;
 };
 
-TEST_F(FolderTest, RootsGoesBeforeAnybodyElses) {
+TEST_F(DirectoryChoiceTest, RootsGoesBeforeAnybodyElses) {
   IK_TEST_NEEDS_ROOT();
   make(2, 0);
   EXPECT_EQ(chosen(), "third");
@@ -68,22 +68,22 @@ TEST_F(FolderTest, RootsGoesBeforeAnybodyElses) {
   EXPECT_EQ(chosen(), "first") << "of root's the first in the list";
 }
 
-TEST_F(FolderTest, OfOthersTheOneThatWasMadeFirst) {
+TEST_F(DirectoryChoiceTest, OfOthersTheOneThatWasMadeFirst) {
   if (!births_are_known()) GTEST_SKIP() << "this file system does not say when a file was made";
   const uid_t someone = geteuid() == 0 ? 12345 : geteuid();
   make(1, someone);
   make(0, someone);
   make(2, someone);
   EXPECT_EQ(chosen(), "second");
-  // What is done with it later does not make it younger.
+  // Later changes inside the directory do not make it younger.
   ASSERT_EQ(chmod(paths_[1].c_str(), 01775), 0);
   std::ofstream(paths_[1] + "/file").close();
   EXPECT_EQ(chosen(), "second");
   EXPECT_EQ(Directory::open_best(paths_).value()->others().at(0).why, "it was made later");
 }
 
-// Others may see it differently, and use it.
-TEST_F(FolderTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
+// Other processes may see the directory differently, and use it.
+TEST_F(DirectoryChoiceTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
   make(1, geteuid() == 0 ? 12345 : geteuid());
   ASSERT_EQ(symlink(paths_[1].c_str(), paths_[0].c_str()), 0);
   EXPECT_EQ(chosen(), "cannot open the lease folder " + paths_[0] +
@@ -99,7 +99,7 @@ TEST_F(FolderTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
   EXPECT_NE(opened->others()[0].why.find("Not a directory"), std::string::npos);
 }
 
-TEST_F(FolderTest, WithoutTheStickyBitAGroupsFolderIsRefusedToo) {
+TEST_F(DirectoryChoiceTest, WithoutTheStickyBitAGroupsFolderIsRefusedToo) {
   make(0, geteuid(), 02775);
   EXPECT_NE(chosen().find("everybody of its group may remove everybody's leases: chmod +t " + paths_[0]),
             std::string::npos)
@@ -110,7 +110,7 @@ TEST_F(FolderTest, WithoutTheStickyBitAGroupsFolderIsRefusedToo) {
   EXPECT_EQ(chosen(), "first") << "one's own";
 }
 
-TEST_F(FolderTest, ItProtectsIfItAndItsLockAreRoots) {
+TEST_F(DirectoryChoiceTest, ItProtectsIfItAndItsLockAreRoots) {
   make(0, geteuid());
   EXPECT_EQ(Directory::open_best(paths_).value()->protects(), geteuid() == 0);
   EXPECT_TRUE(Directory::open_best(paths_).value()->writable());
@@ -129,8 +129,8 @@ TEST_F(FolderTest, ItProtectsIfItAndItsLockAreRoots) {
   EXPECT_FALSE(Directory::open_best(paths_).value()->protects());
 }
 
-// An arbiter that was opened before grants nothing where nobody who asks now would see it.
-TEST_F(FolderTest, WhatIsNotSeenByOthersIsNotGranted) {
+// An arbiter opened before grants nothing in a directory that a process starting now would not choose.
+TEST_F(DirectoryChoiceTest, WhatIsNotSeenByOthersIsNotGranted) {
   IK_TEST_NEEDS_ROOT();
   make(0, 12345);
   const auto directory = Directory::open_best(paths_).value();
@@ -145,11 +145,11 @@ TEST_F(FolderTest, WhatIsNotSeenByOthersIsNotGranted) {
   EXPECT_NE(refused.status().message().find("not in " + paths_[0] + " any more"), std::string::npos);
   EXPECT_FALSE(arbiter.resize(before, GiB(2), machine).ok());
   before.release();
-  // Its successor sees all.
+  // An arbiter opened later sees all leases.
   EXPECT_TRUE(Arbiter(Directory::open_best(paths_).value()).acquire(share(GiB(1)), machine).ok());
 }
 
-TEST_F(FolderTest, AFolderThatWasMovedAwayIsAnother) {
+TEST_F(DirectoryChoiceTest, AFolderThatWasMovedAwayIsAnother) {
   const auto directory = Directory::open(paths_[0]).value();
   Arbiter arbiter(directory);
   EXPECT_TRUE(arbiter.acquire(share(GiB(1)), idle_machine(1)).ok());
@@ -160,7 +160,7 @@ TEST_F(FolderTest, AFolderThatWasMovedAwayIsAnother) {
   EXPECT_TRUE(Arbiter(other).acquire(share(GiB(1)), idle_machine(1)).ok());
 }
 
-TEST_F(FolderTest, ANameThatDependsOnWhereOneIsIsRefused) {
+TEST_F(DirectoryChoiceTest, ANameThatDependsOnWhereOneIsIsRefused) {
   test::Environment environment;
   environment.set("INNKEEPER_LEASE_DIR", "leases");
   for (const auto& directory : {Directory::open_default(), Directory::find_default()}) {

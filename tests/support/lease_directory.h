@@ -1,4 +1,4 @@
-// A lease folder of a test's own, and machines of plain cards.
+// A lease directory of a test's own, and machines of plain GPUs.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,15 @@
 
 namespace innkeeper::test {
 
-// Removed with everything in it.
-class LeaseFolder {
+// A directory that the destructor removes with its contents.
+class LeaseDirectory {
  public:
-  LeaseFolder() { outer_.open_to_all(); }
+  LeaseDirectory() { outer_.open_to_all(); }
 
   const std::string& path() const { return directory_->path(); }
   const std::shared_ptr<const lease::Directory>& directory() const { return directory_; }
   lease::Arbiter arbiter() const { return lease::Arbiter(directory_); }
-  // Besides the lock.
+  // Number of files, without the lock.
   int files() const {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(path()))
@@ -34,7 +34,7 @@ class LeaseFolder {
 
 inline std::string card_name(int index) { return "GPU-" + std::to_string(1000 + index); }
 
-// Cards that nobody uses.
+// GPUs without any use.
 inline lease::Machine idle_machine(int cards, Bytes each = GiB(80)) {
   lease::Machine machine;
   for (int i = 0; i < cards; ++i) {

@@ -1,4 +1,4 @@
-"""torch.cuda used beside us in the same process: own tensors, streams, graphs, limits and statistics."""
+"""torch.cuda and Innkeeper in one process: own tensors, streams, graphs, limits and statistics."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_emptying_the_cache_under_work_is_harmless() -> None:
 
 
 def test_emptying_the_cache_waits_for_the_work_of_every_card() -> None:
-    """PyTorch 2.11 asks for the stream of the card that is current, whose handle is every card's."""
+    """PyTorch 2.11 asks for the stream of the GPU that is current, whose handle is every GPU's."""
     with torch.cuda.device(1):
         operand = torch.full((8 * MIB,), 2.0, device="cuda:1")
         torch.cuda.synchronize()
@@ -99,7 +99,7 @@ def test_a_memory_fraction_of_the_program_s_is_an_error_of_room_not_of_bytes() -
 
 
 def sent_late(side: torch.cuda.Stream) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sevens that a stream writes late on the card, and what it sends of them to the managed device."""
+    """Sevens that a stream writes late on the GPU, and their copy, which it sends to the managed device."""
     source = torch.zeros(MIB, device="cuda")
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
@@ -122,7 +122,7 @@ def test_own_streams_are_in_order_with_managed_tensors() -> None:
 
 def test_what_another_stream_made_is_waited_for() -> None:
     _source, managed = sent_late(torch.cuda.Stream())
-    assert managed.sum().item() == 7.0 * MIB  # nothing has waited for the other stream
+    assert managed.sum().item() == 7.0 * MIB  # Nothing has waited for the other stream.
 
 
 def test_memory_recorded_on_another_stream_is_not_given_away_early() -> None:
@@ -137,7 +137,7 @@ def test_memory_recorded_on_another_stream_is_not_given_away_early() -> None:
         tensor.record_stream(side)
     del tensor
     again = torch.full((2 * MIB,), 9.0, device="cuda")
-    if not side.query():  # nor was it done when `again` was made
+    if not side.query():  # The stream had not ended when `again` was made, either.
         assert again.data_ptr() != address
     side.synchronize()
     assert bool((kept == 1.0).all())
@@ -160,12 +160,12 @@ def test_a_graph_of_own_tensors_replays_beside_managed_ones() -> None:
 
 def test_no_room_is_made_while_a_graph_is_captured() -> None:
     own = torch.ones(4 * MIB, device="cuda")
-    pairs = many(5)  # room is left for what the graph itself needs
+    pairs = many(5)  # Leaves the space that the graph itself needs.
     torch.cuda.synchronize()
     before = innkeeper.stats()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        twice = own * 2  # 16 MiB, more than the budget has left
+        twice = own * 2  # 16 MiB, more than the free part of the budget.
     after = innkeeper.stats()
     assert after["evictions"] == before["evictions"], "a copy or an event inside would break the capture"
     graph.replay()
@@ -174,7 +174,7 @@ def test_no_room_is_made_while_a_graph_is_captured() -> None:
 
 
 def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
-    """A call of the engine's own thread would end the capture, and memory is charged to nobody meanwhile."""
+    """A call of the engine's own thread would end the capture, and memory has no owner meanwhile."""
     innkeeper.configure("cuda:0:240MiB,host:1GiB")
     pairs = many(28)
     for _, managed in pairs:
@@ -188,7 +188,7 @@ def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
         own.mul_(2.0)
         for _, managed in pairs[14:]:
             innkeeper.prefetch(managed, "cuda:0")
-        time.sleep(0.01)  # what it had in its hands
+        time.sleep(0.01)  # Lets the move end that the engine's thread is making.
         before = innkeeper.stats()["bytes_fetched"]
         time.sleep(0.1)
         assert innkeeper.stats()["bytes_fetched"] == before < sum(managed.nbytes for _, managed in pairs)
@@ -198,7 +198,7 @@ def test_what_waits_for_the_link_waits_for_the_end_of_a_capture() -> None:
 
 
 def test_a_prefetch_inside_a_capture_waits_for_its_end() -> None:
-    """Also where nothing else is on the link."""
+    """The same with an idle link."""
     pairs = many(3)
     for _, managed in pairs:
         innkeeper.evict(managed)
@@ -225,11 +225,11 @@ def test_segments_of_the_cards_allocator_grow() -> None:
 
 
 def test_what_the_cards_allocator_keeps_stays_near_the_budget() -> None:
-    for stream in [torch.cuda.Stream() for _ in range(4)]:  # each has segments of its own
+    for stream in [torch.cuda.Stream() for _ in range(4)]:  # Each stream has segments of its own.
         with torch.cuda.stream(stream):
             torch.ones(12 * MIB, device="cuda")
         stream.synchronize()
-    # A budget of 64 MiB, and what segments may take beyond it: 64 MiB and a sixteenth.
+    # A budget of 64 MiB, and the most that segments may take beyond it: 64 MiB and a sixteenth.
     assert torch.cuda.memory_reserved() <= 132 << 20
 
 

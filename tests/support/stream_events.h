@@ -1,4 +1,4 @@
-// Events as a test writes them to a stream, and reads them back.
+// Events that a test writes to a stream and reads back.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ inline Told told_by(const trace::Event& event, const trace::Stream& stream) {
   return told;
 }
 
-// The operation as the thread itself reads it; nothing of the others.
+// Writes the event. Returns an operation as the thread itself reads it, and an empty event for other kinds.
 inline Told tell(trace::Stream& stream, const Told& told) {
   switch (told.kind) {
     case trace::EventKind::operation:

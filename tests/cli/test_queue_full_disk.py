@@ -1,4 +1,4 @@
-"""`innkeeper queue` where there is no room, or nothing may be written; and what makes room: `queue prune`."""
+"""`innkeeper queue` on a full or read-only disk, and `queue prune`, which frees space."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["small_disk"]
 
 
 def count(folder: Path) -> int:
-    """How many files there are."""
+    """Number of files in the directory."""
     return len(list(folder.iterdir()))
 
 
 def test_prune_forgets_what_ended_long_ago(jobs: Jobs) -> None:
-    jobs("slots", "1")  # so that they end in this order
+    jobs("slots", "1")  # One slot makes them end in this order.
     bad = jobs.shell("echo bad; exit 1", "--gpus=0")
     ids = [jobs.add("--gpus=0", "--", "echo", str(i)) for i in range(3)]
     assert jobs.wait(bad, *ids) == 1
@@ -69,7 +69,7 @@ def test_output_that_is_followed_stays(jobs: Jobs) -> None:
     tracker = jobs.machine.start("queue", "log", "-f", job)
     assert tracker.stdout is not None
     assert tracker.stdout.readline() == "first\n"
-    os.kill(tracker.pid, 19)  # SIGSTOP: it is slow
+    os.kill(tracker.pid, 19)  # SIGSTOP makes it slow.
     jobs.go.touch()
     assert jobs.wait(job) == 0
     assert jobs("prune", "--keep=0") == "pruned 0 jobs and 0 B of output\n"
@@ -86,7 +86,8 @@ def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_di
     waiting = [jobs.shell("echo out", "--gpus=0") for _ in range(3)]
     filler = fill(small_disk)
     refused = 0
-    for _ in range(200):  # until the room that the database has of its own is used up
+    # Adds jobs until the free space inside the database file is used up.
+    for _ in range(200):
         done = jobs.machine.run("queue", "add", "--gpus=0", "--", "true", "x" * 3000)
         if done.returncode != 0:
             refused += 1
@@ -98,7 +99,7 @@ def test_a_full_disk_refuses_with_numbers_and_loses_nothing(jobs: Jobs, small_di
     assert refused == 1
     jobs.go.touch()
     time.sleep(0.5)
-    # What ended is known, or will be; nothing says that it has failed.
+    # The end of a job is known, or will be; no report states a failure.
     assert jobs.show(running)["state"] in ("running", "done")
     filler.unlink()
     assert jobs.wait(running, *waiting) == 0

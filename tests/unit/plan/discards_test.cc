@@ -1,4 +1,4 @@
-// Which operators a planner wants to be able to run again: those that make what its plan drops, no others.
+// The planner asks to record exactly those operators whose results its plan discards.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -19,7 +19,7 @@ class TrainingLoop {
     for (size_t i = 0; i < kDepth; ++i) weights_.push_back(meet());
   }
 
-  // Counts the operators whose arguments are to be kept, and what is dropped.
+  // Counts the operators that the planner asks to record, and the discarded results.
   void period() {
     wanted_ = 0;
     std::vector<Name> made;
@@ -40,13 +40,13 @@ class TrainingLoop {
     }
   }
 
-  int wanted() const { return wanted_; }  // operators of the last period
+  int wanted() const { return wanted_; }  // Number of operators in the last period.
   int dropped() const { return dropped_; }
   int dropped_unkept() const { return unkept_; }
   Planner& planner() { return planner_; }
 
  private:
-  // Names and addresses are one number.
+  // A name and its address are the same number.
   Name meet() {
     ++last_;
     EXPECT_EQ(planner_.meet(reinterpret_cast<Block*>(64 * last_)), static_cast<Name>(last_));
@@ -73,7 +73,7 @@ class TrainingLoop {
   int wanted_ = 0, dropped_ = 0, unkept_ = 0;
 };
 
-TEST(Drops, AreWantedOfTheOperatorsThatMakeThemAlone) {
+TEST(Discards, AreWantedOfTheOperatorsThatMakeThemAlone) {
   TrainingLoop training;
   training.period();
   EXPECT_EQ(training.wanted(), 2 * static_cast<int>(kDepth)) << "while nothing is known, of all";
@@ -87,7 +87,7 @@ TEST(Drops, AreWantedOfTheOperatorsThatMakeThemAlone) {
   EXPECT_EQ(training.dropped_unkept(), 0) << "all that is dropped can be made again";
 }
 
-TEST(Drops, AreWantedOfAllOperatorsOnceThePlanIsLeft) {
+TEST(Discards, AreWantedOfAllOperatorsOnceThePlanIsLeft) {
   TrainingLoop training;
   for (int i = 0; i < 8; ++i) training.period();
   training.planner().interrupt();

@@ -1,4 +1,4 @@
-// A long line: who watches, who sleeps, and in what order they are served.
+// A long waiting line: which waiters watch, which sleep, and the order of grants.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,10 +37,10 @@ int inotify_instances() {
   return count;
 }
 
-class LeaseLine : public LeaseFixture {
+class LeaseWaitingLine : public LeaseFixture {
  protected:
-  LeaseLine() : LeaseFixture(idle_machine(1)) {}
-  ~LeaseLine() override {
+  LeaseWaitingLine() : LeaseFixture(idle_machine(1)) {}
+  ~LeaseWaitingLine() override {
     give_up_ = true;
     for (std::thread& waiter : waiters_)
       if (waiter.joinable()) waiter.join();
@@ -51,7 +51,7 @@ class LeaseLine : public LeaseFixture {
     for (const Entry& entry : live) count += entry.record.kind == Kind::waiting ? 1 : 0;
     return count;
   }
-  // One after another, so that their order is known.
+  // One waiter after another, so that their order is known.
   void line_up(int count, const Request& request) {
     for (int i = 0; i < count; ++i) {
       const int before = places();
@@ -81,7 +81,7 @@ class LeaseLine : public LeaseFixture {
   std::vector<int> served_ IK_GUARDED_BY(mutex_);
 };
 
-TEST_F(LeaseLine, TheFirstWatchAndTheOthersSleep) {
+TEST_F(LeaseWaitingLine, TheFirstWatchAndTheOthersSleep) {
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
   const int before = inotify_instances();
   line_up(40, whole());
@@ -91,7 +91,7 @@ TEST_F(LeaseLine, TheFirstWatchAndTheOthersSleep) {
   EXPECT_LT(looks_, 3 * kFront + 40) << "the others look at the cards now and then alone";
 }
 
-TEST_F(LeaseLine, IsServedInTheOrderOfAsking) {
+TEST_F(LeaseWaitingLine, IsServedInTheOrderOfAsking) {
   std::optional<Lease> lease(arbiter_.acquire(whole(), machine_).value());
   line_up(30, whole());
   lease.reset();
@@ -100,8 +100,8 @@ TEST_F(LeaseLine, IsServedInTheOrderOfAsking) {
   for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], static_cast<int>(i));
 }
 
-// Whose turn has not come may have what those ahead do not want.
-TEST_F(LeaseLine, WhatNobodyAheadWantsIsHadFromTheBack) {
+// A waiter may take GPUs that no waiter ahead of it can use.
+TEST_F(LeaseWaitingLine, WhatNobodyAheadWantsIsHadFromTheBack) {
   machine_ = idle_machine(2);
   const Lease first = arbiter_.acquire(whole(), machine_).value();
   const Lease second = arbiter_.acquire(share(GiB(60)), machine_).value();
@@ -116,7 +116,7 @@ TEST_F(LeaseLine, WhatNobodyAheadWantsIsHadFromTheBack) {
   EXPECT_TRUE(soon([&] { return served() == std::vector<int>{10}; }));
 }
 
-TEST_F(LeaseLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
+TEST_F(LeaseWaitingLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
   std::optional<Lease> lease(arbiter_.acquire(whole(), machine_).value());
   std::vector<pid_t> ahead;
   for (int i = 0; i < kFront; ++i) {
@@ -136,7 +136,7 @@ TEST_F(LeaseLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
   EXPECT_TRUE(soon([&] { return served().size() == 1; }));
 }
 
-TEST_F(LeaseLine, WhoIsStoppedDoesNotCountAndWhoIsSlowDoes) {
+TEST_F(LeaseWaitingLine, WhoIsStoppedDoesNotCountAndWhoIsSlowDoes) {
   const int64_t now = machine_clock_ns();
   Entry place;
   sign(place.record);

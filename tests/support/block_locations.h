@@ -1,4 +1,4 @@
-// Blocks of one size and where they are: for tests of moves.
+// Blocks of one size and the nodes that hold them: for tests of moves.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace innkeeper::test {
 
-// Blocks at the host that no accelerator has.
+// Blocks at the host that are absent from all accelerators.
 inline std::vector<Block*> at_host(Machine& machine, size_t count, size_t size = kSize) {
   std::vector<Block*> blocks;
   for (size_t i = 0; i < count; ++i) {

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-SIZE = 40_000  # 156.2 KiB of float32
+SIZE = 40_000  # 156.2 KiB of float32.
 NODES = "sim:180KiB,host:16MiB"
 
 READS: dict[str, Callable[[Tensor], object]] = {

@@ -1,5 +1,5 @@
-// What a planner does with the room that it is told of, and what it says that it wants: of a card, and of the
-// host that backs it.
+// The planner's use of the free space it is told, and the working set it reports: of a GPU, and of the host
+// that backs it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,7 +14,7 @@
 namespace innkeeper::plan {
 namespace {
 
-// Periods over more than a card has room for, and a host that has less than what is away.
+// Periods that need more memory than a GPU has, with a host too small for all absent blocks.
 class Backed : public testing::Test {
  protected:
   static constexpr NodeId kHost{1};
@@ -31,7 +31,7 @@ class Backed : public testing::Test {
     }
   }
 
-  // Of one period, once it is planned.
+  // Orders of one planned period, by node and direction.
   std::map<std::pair<NodeId, bool>, int> orders() {
     for (int i = 0; i < 3; ++i) period([](const Order&) {});
     std::map<std::pair<NodeId, bool>, int> counted;
@@ -157,7 +157,7 @@ TEST(Planner, MakesRoomForWhatItCouldNotSee) {
   for (int i = 0; i < 40; ++i) weights.push_back(it.meet());
   const auto period = [&](int64_t unplanned) {
     int orders = 0;
-    for (int i = 0; i < 7; ++i) {  // short periods are scheduled several at a time
+    for (int i = 0; i < 7; ++i) {  // The planner schedules several short periods together.
       for (const Name weight : weights) {
         orders += it.op({read(weight)});
         it.planner.unplanned(kCard, Bytes(unplanned));
@@ -171,7 +171,7 @@ TEST(Planner, MakesRoomForWhatItCouldNotSee) {
   EXPECT_GT(period(0), before) << "a kernel's scratch memory is room that blocks do not have";
 }
 
-// How much so many periods order, each of which reads blocks of so many KiB in turn.
+// Runs `count` periods that read the blocks of `kib` KiB in order; returns the number of orders.
 int go_period(ProgramTracker& it, const std::vector<Name>& blocks, int count, int64_t kib) {
   int orders = 0;
   for (int period = 0; period < count; ++period)

@@ -1,4 +1,4 @@
-"""The lease folder's disk is full: it is said with numbers, and no lease is lost or granted twice."""
+"""The lease directory's disk is full: it is said with numbers, and no lease is lost or granted twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["small_disk"]
 
 @pytest.fixture
 def full(machine: Machine, small_disk: Path) -> Machine:
-    """A machine whose lease folder is on the small disk."""
+    """A machine whose lease directory is on the small disk."""
     machine.leases = small_disk / "leases"
     machine.env["INNKEEPER_LEASE_DIR"] = str(machine.leases)
     return machine
@@ -69,7 +69,7 @@ def test_where_no_more_files_can_be_made_it_says_so(full: Machine, small_disk: P
 
 
 def test_who_has_a_lease_or_a_place_keeps_it(full: Machine, small_disk: Path, tmp_path: Path) -> None:
-    """The room for each change of it is reserved when it is made."""
+    """The space for each change of a record is reserved when the record is made."""
     go = tmp_path / "go"
     first = full.start("run", "--gpus=2", "--", "sh", "-c", f"until test -e {go}; do sleep 0.05; done")
     wait_until(lambda: len(held(full)) == 1)
@@ -82,7 +82,7 @@ def test_who_has_a_lease_or_a_place_keeps_it(full: Machine, small_disk: Path, tm
     assert first.wait(60) == 0
     wait_until(lambda: waiting(full) == 0 and len(held(full)) == 1 and pid.exists() and pid.read_text())
     before = leases(full)
-    os.kill(second.pid, signal.SIGKILL)  # the keeper takes the lease over, which changes its record
+    os.kill(second.pid, signal.SIGKILL)  # The keeper takes the lease over, which changes its record.
     wait_until(lambda: leases(full)[0]["pid"] != before[0]["pid"])
     assert held(full) == [before[0]["id"]]
     os.kill(int(pid.read_text()), signal.SIGKILL)
@@ -90,6 +90,6 @@ def test_who_has_a_lease_or_a_place_keeps_it(full: Machine, small_disk: Path, tm
 
 
 def test_a_limit_on_files_is_no_end(machine: Machine) -> None:
-    """The room for a lease's changes lies beyond it."""
+    """The space for a lease's changes lies beyond the limit."""
     done = machine.command("bash", "-c", f"ulimit -f 4; {PROGRAM} pick && {PROGRAM} run -- true")
     assert done.returncode == 0 and done.stdout, done

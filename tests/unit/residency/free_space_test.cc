@@ -1,4 +1,4 @@
-// Making room inside an allocation: the order of measures, budgets, what is counted.
+// Making space inside an allocation: the order of measures, budgets, counters.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,9 +13,9 @@
 namespace innkeeper::test {
 namespace {
 
-class RoomTest : public testing::TestWithParam<sim::Visibility> {};
+class FreeSpaceTest : public testing::TestWithParam<sim::Visibility> {};
 
-TEST_P(RoomTest, I4FourTimesTheBudgetFitsAndTheBudgetHolds) {
+TEST_P(FreeSpaceTest, I4FourTimesTheBudgetFitsAndTheBudgetHolds) {
   Machine machine({.budget = Bytes(4 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 16);
   for (int round = 0; round < 2; ++round) {
@@ -38,7 +38,7 @@ TEST_P(RoomTest, I4FourTimesTheBudgetFitsAndTheBudgetHolds) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST_P(RoomTest, KernelsMakeRoomForTheirResultsAndScratch) {
+TEST_P(FreeSpaceTest, KernelsMakeRoomForTheirResultsAndScratch) {
   Machine machine({.budget = Bytes(4 * kSize), .visibility = GetParam()});
   const NodeId node = machine.sim();
   std::vector<Block*> blocks = fill(machine, node, 4);
@@ -57,7 +57,7 @@ TEST_P(RoomTest, KernelsMakeRoomForTheirResultsAndScratch) {
   check_and_destroy(machine, blocks, node);
 }
 
-TEST_P(RoomTest, DropsSparesOfTheSameAgeFirst) {
+TEST_P(FreeSpaceTest, DropsSparesOfTheSameAgeFirst) {
   Machine machine({.budget = Bytes(3 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 3);
   ASSERT_TRUE(machine->requests().write_back(*blocks[2]).ok());
@@ -71,7 +71,7 @@ TEST_P(RoomTest, DropsSparesOfTheSameAgeFirst) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
+TEST_P(FreeSpaceTest, SpillsToDiskBeyondTheHost) {
   Machine machine({.budget = Bytes(3 * kSize),
                    .host_budget = Bytes(4 * kSize),
                    .disk_budget = MiB(1),
@@ -91,19 +91,20 @@ TEST_P(RoomTest, SpillsToDiskBeyondTheHost) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST(Room, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
+TEST(FreeSpace, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
   Machine machine({.host_budget = Bytes(2 * kSize)});
   Block* const pinned = machine.make(machine.sim(), pattern(kSize, 1)).value();
   ASSERT_TRUE(machine->requests().pin(*pinned, machine.host()).ok());
-  const Status status = machine->evictor().reserve(machine.host(), Bytes(2 * kSize), Reserve::may_evict).status();
+  const Status status =
+      machine->evictor().reserve(machine.host(), Bytes(2 * kSize), Reserve::may_evict).status();
   EXPECT_EQ(status.code(), Code::out_of_memory);
   EXPECT_EQ(status.message().find("add a disk node"), std::string::npos) << status.message();
   machine->requests().unpin(*pinned);
   machine->destroy(pinned);
 }
 
-// The least recently used finds no room on the disk; a smaller one does, and a spare needs none.
-TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
+// The least recently used block does not fit on the disk; a smaller one does, and a spare needs no space.
+TEST_P(FreeSpaceTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
   constexpr size_t kLarge = 3 * kSize;
   Machine machine({.budget = Bytes(3 * kSize),
                    .host_budget = Bytes(5 * kSize),
@@ -119,7 +120,7 @@ TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
   ASSERT_FALSE(fifth.ok()) << "the disk is full, too";
   EXPECT_EQ(fifth.status().code(), Code::out_of_memory);
   EXPECT_EQ(fifth.status().message().find("add a disk node"), std::string::npos) << fifth.status().message();
-  // A card has a copy of the large one: now it need not be written to leave.
+  // A GPU has a copy of the large one: now it need not be written to leave.
   EXPECT_TRUE(machine.read(*large, machine.sim()).value() == pattern(kLarge, 100));
   fifth = machine.make(machine.host(), pattern(kSize, 4));
   ASSERT_TRUE(fifth.ok()) << fifth.status().message();
@@ -130,9 +131,9 @@ TEST_P(RoomTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
                     machine.host());
 }
 
-// Blocks of several sizes that just fit the host and the disk: what is on its way to the disk is not given up
-// for another one that is to go there.
-TEST_P(RoomTest, WhatGoesToAFullDiskArrives) {
+// Blocks of several sizes that just fit the host and the disk: the engine does not cancel a spill in flight
+// for another block that is to go to the disk.
+TEST_P(FreeSpaceTest, WhatGoesToAFullDiskArrives) {
   Machine machine(
       {.host_budget = Bytes(3 * kSize), .disk_budget = Bytes(11 * kSize / 2), .visibility = GetParam()});
   std::vector<Block*> blocks;
@@ -149,7 +150,7 @@ TEST_P(RoomTest, WhatGoesToAFullDiskArrives) {
     const size_t which = i * 7 % 12;
     const Status wrote = machine.write(*blocks[which], machine.host(), pattern(sizes[which], which));
     asked += static_cast<int64_t>(sizes[which]);
-    // Which blocks leave first depends on when the disk's threads run. Now and then all blocks that are left
+    // The timing of the disk's threads decides which blocks leave first. Now and then all blocks that remain
     // at the host are larger than the disk's free space, and the largest blocks cannot come back.
     if (wrote.code() == Code::out_of_memory) {
       ++refused;
@@ -163,7 +164,7 @@ TEST_P(RoomTest, WhatGoesToAFullDiskArrives) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
+TEST_P(FreeSpaceTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
   Machine machine({.budget = Bytes(2 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);
   const Result<Block*> fifth = machine.make(machine.sim(), pattern(kSize, 4));
@@ -173,14 +174,14 @@ TEST_P(RoomTest, AFullHostWithoutDiskRefusesAndLosesNothing) {
       << fifth.status().message();
   EXPECT_NE(fifth.status().message().find("add a disk node"), std::string::npos);
   EXPECT_EQ(machine->check_invariants(), "");
-  for (size_t i = 0; i < 4; ++i) {  // each is on one node: all eight places hold four blocks
+  for (size_t i = 0; i < 4; ++i) {  // Each block is on one node: all eight places hold four blocks.
     EXPECT_EQ(machine->requests().where(*blocks[i]).size(), 1u);
   }
   machine->destroy(blocks[3]);
   check_and_destroy(machine, {blocks.begin(), blocks.begin() + 3}, machine.sim());
 }
 
-TEST_P(RoomTest, TheHostTrainsPastItsMemory) {
+TEST_P(FreeSpaceTest, TheHostTrainsPastItsMemory) {
   Machine machine(
       {.accelerators = 0, .host_budget = Bytes(3 * kSize), .disk_budget = MiB(1), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.host(), 12);
@@ -199,7 +200,7 @@ TEST_P(RoomTest, TheHostTrainsPastItsMemory) {
   check_and_destroy(machine, blocks, machine.host());
 }
 
-TEST_P(RoomTest, BudgetsGoDownAndUp) {
+TEST_P(FreeSpaceTest, BudgetsGoDownAndUp) {
   Machine machine({.budget = Bytes(8 * kSize), .visibility = GetParam()});
   const NodeId node = machine.sim();
   const std::vector<Block*> blocks = fill(machine, node, 8);
@@ -221,9 +222,9 @@ TEST_P(RoomTest, BudgetsGoDownAndUp) {
   check_and_destroy(machine, blocks, node);
 }
 
-// Room may come free between the look at the books and the choice of victims: nothing is left to choose then,
-// and the search has to end.
-TEST(Room, NothingIsEvictedForNoShortfall) {
+// Space may become free between the check of the budget and the choice of victims: then no shortage is left,
+// and the search must end.
+TEST(FreeSpace, NothingIsEvictedForNoShortfall) {
   Machine machine({.accelerators = 1, .budget = Bytes(16 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim(0);
@@ -235,7 +236,7 @@ TEST(Room, NothingIsEvictedForNoShortfall) {
   machine->destroy(block.value());
 }
 
-TEST(Room, SparesLeaveBeforeOwnersThatAreOlder) {
+TEST(FreeSpace, SparesLeaveBeforeOwnersThatAreOlder) {
   Machine machine({.budget = Bytes(4 * kSize)});
   const NodeId node = machine.sim();
   std::vector<Block*> left;
@@ -249,7 +250,7 @@ TEST(Room, SparesLeaveBeforeOwnersThatAreOlder) {
   check_and_destroy(machine, blocks, node);
 }
 
-TEST(Room, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
+TEST(FreeSpace, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const NodeId node = machine.sim();
   const std::vector<Block*> blocks = fill(machine, node, 1);
@@ -261,7 +262,7 @@ TEST(Room, AFreshResultIsYoungerThanWhatWasUsedBeforeIt) {
   check_and_destroy(machine, {blocks[0], fresh}, node);
 }
 
-TEST(Room, OneOfSeveralVictimsThatCannotLeaveIsTriedAgain) {
+TEST(FreeSpace, OneOfSeveralVictimsThatCannotLeaveIsTriedAgain) {
   FaultPlan faults;
   Machine machine({.budget = Bytes(4 * kSize), .faults = &faults});
   const NodeId node = machine.sim();
@@ -276,7 +277,7 @@ TEST(Room, OneOfSeveralVictimsThatCannotLeaveIsTriedAgain) {
   check_and_destroy(machine, blocks, node);
 }
 
-TEST(Room, APeerKeepsAQuarterOfItsBudgetForItself) {
+TEST(FreeSpace, APeerKeepsAQuarterOfItsBudgetForItself) {
   Machine machine({.accelerators = 2, .budget = Bytes(4 * kSize)});
   const NodeId peer = machine.sim(1);
   const std::vector<Block*> theirs = fill(machine, peer, 2);
@@ -289,8 +290,9 @@ TEST(Room, APeerKeepsAQuarterOfItsBudgetForItself) {
   check_and_destroy(machine, ours, machine.sim(0));
 }
 
-// Both began while there was room, so neither has the turn: the last to ask is told, and the other goes on.
-TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
+// Both kernels began while there was free space, so neither has the admission: the last one to ask fails, and
+// the other goes on.
+TEST(FreeSpace, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
@@ -311,7 +313,7 @@ TEST(Room, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
   EXPECT_EQ(machine->used(node), Bytes(0));
 }
 
-// A node that is full with one block, which somebody keeps a pointer to while `held`.
+// A node that one block fills, whose memory a user's pointer holds while `held` is true.
 struct Escaped {
   Escaped() {
     machine->set_observers({.escapes = [this](Block&, NodeId) { return held; }});
@@ -328,7 +330,7 @@ struct Escaped {
   std::vector<Block*> blocks;
 };
 
-TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
+TEST(FreeSpace, I12WhatHadEscapedLeavesOnceItIsLetGo) {
   Escaped it;
   EXPECT_EQ(it.machine->device(it.node).allocate(Bytes(kSize)).status().code(), Code::out_of_memory);
   it.held = false;
@@ -336,7 +338,7 @@ TEST(Room, I12WhatHadEscapedLeavesOnceItIsLetGo) {
   EXPECT_FALSE(it.machine->table().has_replica(*it.blocks[0], it.node));
 }
 
-TEST(Room, I12EvictingAllTakesWhatWasLetGo) {
+TEST(FreeSpace, I12EvictingAllTakesWhatWasLetGo) {
   Escaped it;
   ASSERT_TRUE(it.machine->evictor().evict_all().ok());
   EXPECT_TRUE(it.machine->table().has_replica(*it.blocks[0], it.node));
@@ -345,12 +347,12 @@ TEST(Room, I12EvictingAllTakesWhatWasLetGo) {
   EXPECT_FALSE(it.machine->table().has_replica(*it.blocks[0], it.node));
 }
 
-TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
+TEST_P(FreeSpaceTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   Machine machine({.budget = Bytes(8 * kSize), .host_budget = Bytes(2 * kSize), .visibility = GetParam()});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 2);
   for (int round = 0; round < 3; ++round) {
     for (uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(machine->requests().evict(*blocks[i]).ok());
-    // Fetched and written at once: the host's replicas are given up while the copies still read them.
+    // Operators fetch and write at once: the host drops its replicas while the copies still read them.
     for (uint64_t i = 0; i < 2; ++i) {
       ASSERT_TRUE(machine.run(machine.sim(), {{.block = blocks[i], .write = true}}, [](auto) {}).ok());
     }
@@ -359,7 +361,7 @@ TEST_P(RoomTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
+TEST_P(FreeSpaceTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   Machine machine({.budget = Bytes(2 * kSize), .visibility = GetParam()});
   const NodeId node = machine.sim();
   const std::vector<Block*> blocks = fill(machine, node, 2);
@@ -368,11 +370,11 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   ASSERT_TRUE(machine->pin_async(node, accesses).ok());
   std::atomic<bool> ended = false;
   std::thread other([&] {
-    more = fill(machine, node, 3);  // dies where there is no room
+    more = fill(machine, node, 3);  // No space is free before the pins end.
     EXPECT_TRUE(ended);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  std::thread end([&] {  // on a thread that has not lent them
+  std::thread end([&] {  // A thread that has not pinned the operands itself.
     ended = true;
     machine->unpin_async(node, accesses);
   });
@@ -382,15 +384,15 @@ TEST_P(RoomTest, WhoFindsNoRoomWaitsForWhatIsLent) {
   check_and_destroy(machine, blocks, node);
 }
 
-INSTANTIATE_TEST_SUITE_P(Visibilities, RoomTest,
+INSTANTIATE_TEST_SUITE_P(Visibilities, FreeSpaceTest,
                          testing::Values(sim::Visibility::early, sim::Visibility::late,
                                          sim::Visibility::random));
 
-TEST(Room, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
+TEST(FreeSpace, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   Machine machine;
   Block* block = machine.make(machine.sim(), pattern(3000, 1)).value();
   ASSERT_TRUE(machine->requests().evict(*block).ok());
-  ASSERT_TRUE(machine.write(*block, machine.sim(), pattern(3000, 2)).ok());  // the host's replica goes
+  ASSERT_TRUE(machine.write(*block, machine.sim(), pattern(3000, 2)).ok());  // The host's replica is dropped.
   machine.card(machine.sim())->synchronize();
   const Stats stats = machine->stats();
   EXPECT_EQ(stats.nodes.at("host").resident, 0);
@@ -398,7 +400,7 @@ TEST(Room, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   machine->destroy(block);
 }
 
-TEST(Room, CountingCanStartAnew) {
+TEST(FreeSpace, CountingCanStartAnew) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);
   ASSERT_TRUE(machine.read(*blocks[0], machine.sim()).ok());

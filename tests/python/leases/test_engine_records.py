@@ -1,4 +1,4 @@
-"""What a running program shows to `innkeeper top`: a file in the lease folder, while it lives."""
+"""A running program's record for `innkeeper top`: a file in the lease directory during its life."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sys.stdin.readline()
 
 
 def nodes(folder: Path) -> dict[str, list[int]]:
-    """Node -> budget, resident, peak, evictions, operators; of the one process that shows itself."""
+    """Budget, resident, peak, evictions and operators by node, of the one process with a record."""
     files = [file for file in folder.iterdir() if file.name.startswith("r")]
     assert len(files) <= 1, files
     rows = {}
@@ -49,7 +49,7 @@ def wait_for(folder: Path, node: str, resident: int) -> list[int]:
 
 @pytest.fixture
 def start(start_program: StartProgram) -> StartProgram:
-    """Starts a program whose lease folder is this one."""
+    """Starts a program whose lease directory is this one."""
 
     def started(folder: Path, program: str = PROGRAM) -> subprocess.Popen[str]:
         env = os.environ | {"INNKEEPER_LEASE_DIR": str(folder)}
@@ -74,7 +74,7 @@ def test_a_program_shows_what_is_resident_until_it_ends(start: StartProgram, tmp
     say(process, "ready")
     budget, _, peak, evictions, operators = wait_for(tmp_path, "sim:0", 8 << 20)
     assert budget == 9 << 20 and 8 << 20 <= peak <= budget
-    assert evictions == 3  # five of 4 MiB were born on a node with room for two
+    assert evictions == 3  # A node that holds two got five tensors of 4 MiB.
     assert operators >= 5
     wait_for(tmp_path, "host", 12 << 20)
     go_on(process)

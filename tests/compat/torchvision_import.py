@@ -1,7 +1,8 @@
-"""Imported before what imports torchvision: has it imported where its operators are not to be had.
+"""Makes the import of torchvision succeed where its operators cannot load; imported before torchvision's
+users.
 
-PyPI's torchvision is built for CUDA, and beside a PyTorch for CPUs its operators do not load. It does not get
-past two of them, which no model here calls.
+PyPI's torchvision is built for CUDA, and with a PyTorch for CPUs its operators do not load. Its import fails
+at two of them, which no model here calls.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The card that the tests of this folder run on, and where they write what they measured.
+"""The GPU of the tests of this directory, and the files of their measurements.
 
-INNKEEPER_GPU_TESTS=sim runs those that need no CUDA on a simulated card: that tries the tests, not a card.
+INNKEEPER_GPU_TESTS=sim runs those that need no CUDA on a simulated GPU: that tries the tests, not a GPU.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import torch
 MIB = 1 << 20
 KIND = os.environ.get("INNKEEPER_GPU_TESTS", "cuda")
 REAL = KIND == "cuda"
-# A card computes fast: a simulated one and the fake one (make cuda) take small models and few steps.
+# A GPU computes fast: a simulated one and the fake one (make cuda) take small models and few steps.
 FAST = REAL and "FAKE_CUDA_KERNELS" not in os.environ
 NODE = f"{KIND}:0"
-PLAIN = "cuda" if REAL else "cpu"  # where the same kernels run without Innkeeper
+PLAIN = "cuda" if REAL else "cpu"  # Device that runs the same kernels without Innkeeper.
 HAS_CARD = torch.version.cuda is not None and torch.cuda.is_available()
 
 
 def nodes(budget: int, host: str = "4GiB") -> str:
-    """The setting for one card with so many bytes, and the host."""
+    """The setting for one GPU with this budget, and the host."""
     return f"cuda:0:{budget}B,host:{host}" if REAL else f"sim:1x{budget}B,host:{host}"
 
 
 def why_not() -> str | None:
-    """Why the tests cannot run here; None where they can."""
+    """Reason why the tests cannot run here; None where they can."""
     if not REAL or HAS_CARD:
         return None
     if torch.version.cuda is None:
@@ -45,12 +45,12 @@ def why_not() -> str | None:
 def synchronize() -> None:
     if REAL:
         torch.cuda.synchronize()
-    if torch.accelerator.is_available():  # the managed device, once there is one
+    if torch.accelerator.is_available():  # Selects the managed device if it exists.
         torch.accelerator.synchronize()
 
 
 def seconds_of(step: Any, steps: int) -> float:
-    """Seconds a call, by the clock, with the card idle before and after."""
+    """Seconds a call, by the clock, with the GPU idle before and after."""
     synchronize()
     began = time.perf_counter()
     for _ in range(steps):
@@ -60,7 +60,7 @@ def seconds_of(step: Any, steps: int) -> float:
 
 
 def took(*parts: Callable[[], None]) -> float:
-    """Seconds until all that the parts start is done: by the wall's clock, or a simulated card's."""
+    """Seconds until all that the parts start is done: by the wall's clock, or a simulated GPU's."""
 
     def now() -> float:
         if REAL:
@@ -78,7 +78,7 @@ def took(*parts: Callable[[], None]) -> float:
 
 
 def run_python(script: str, timeout: float = 500, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a process of its own, where it can import this folder's modules."""
+    """Runs a script in a process of its own, where it can import this directory's modules."""
     folders = [
         str(Path(__file__).parent),
         str(ROOT / "tests/support/python"),
@@ -96,14 +96,14 @@ def run_python(script: str, timeout: float = 500, **environment: str) -> subproc
 
 
 def answer_of(script: str, timeout: float = 500, **environment: str) -> Any:
-    """What a script that must succeed prints last, as JSON."""
+    """Last line that a script prints, as JSON; the script must succeed."""
     done = run_python(script, timeout, **environment)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def results_file() -> Path:
-    """OUT=FOLDER says where; build/gpu otherwise."""
+    """Directory from OUT=DIRECTORY; build/gpu by default."""
     return Path(os.environ.get("OUT") or ROOT / "build/gpu") / f"results-{KIND}.json"
 
 

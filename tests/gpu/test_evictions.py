@@ -1,11 +1,11 @@
-"""Room is made inside the caching allocator: for managed tensors, for kernels and for plain CUDA tensors."""
+"""Evictions inside the caching allocator: for managed tensors, for kernels and for plain CUDA tensors."""
 
 from __future__ import annotations
 
 import innkeeper
 import pytest
-from card import MIB, NODE, PLAIN, REAL, nodes, record, run_python
 from conftest import BUDGET
+from gpu_device import MIB, NODE, PLAIN, REAL, nodes, record, run_python
 
 import torch
 
@@ -30,7 +30,7 @@ def test_more_than_the_budget_holds_keeps_its_values() -> None:
     stats = innkeeper.stats()
     assert stats["evictions"] > 0
     assert stats["fetches"] > 0
-    if REAL:  # PyTorch's own count
+    if REAL:  # PyTorch's own count.
         assert torch.cuda.max_memory_allocated() <= before + BUDGET
         record("room", allocated_peak=torch.cuda.max_memory_allocated() - before, budget=BUDGET)
 
@@ -120,7 +120,7 @@ def test_nothing_is_evicted_while_a_graph_is_captured() -> None:
     before = innkeeper.stats()["evictions"]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        parts = [x * float(i) for i in range(8)]  # together with the rest more than the budget
+        parts = [x * float(i) for i in range(8)]  # Together they exceed the budget.
     assert innkeeper.stats()["evictions"] == before
     graph.replay()
     assert parts[3].sum().item() == 3 * floats(8)
@@ -128,7 +128,7 @@ def test_nothing_is_evicted_while_a_graph_is_captured() -> None:
 
 
 def test_nodes_can_be_set_anew_after_libraries_took_memory() -> None:
-    """cuBLAS keeps its workspaces, a pair of which plain tensors made."""
+    """cuBLAS keeps its workspaces; plain tensors made a pair of them."""
     for device in (PLAIN, "managed"):
         x = torch.ones(64, 64, device=device, requires_grad=True)
         (x @ x).sum().backward()
@@ -140,7 +140,7 @@ def test_nodes_can_be_set_anew_after_libraries_took_memory() -> None:
 def test_a_smaller_budget_evicts_at_once() -> None:
     tensors = fill(3, 64)
     innkeeper.manager().set_budget(NODE, 96 * MIB)
-    innkeeper.manager().reset_stats()  # the peak was of the larger budget
+    innkeeper.manager().reset_stats()  # Resets the peak of the larger budget.
     assert card()["resident"] <= 96 * MIB
     assert [tensor[0].item() for tensor in tensors] == [0.0, 1.0, 2.0]
 

@@ -1,5 +1,5 @@
-// Jobs that end with nobody there to see it: all was killed at once, or the machine was restarted. Whoever
-// reads the queue is told, and what waited goes on.
+// Jobs that end unobserved, because all processes were killed at once or the machine restarted. Each reader
+// of the queue learns of the end, and waiting jobs go on.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,10 +20,9 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-class UnseenTest : public QueueFixture {
+class InterruptedJobsTest : public QueueFixture {
  protected:
-  // What the machine's end does, but for the machine.
-  // The supervisor, its keeper and all processes of its job, stopped: none of them starts another any more.
+  // Stops the supervisor, its keeper and all processes of its job: none of them starts another any more.
   std::vector<pid_t> stopped(JobId running) {
     std::vector<pid_t> all;
     if (!soon([&] { return supervisor(running) > 0 && !lease::descendants(supervisor(running)).empty(); }))
@@ -41,19 +40,21 @@ class UnseenTest : public QueueFixture {
     }
     return all;
   }
+  // Kills all of them, as the machine's end would.
   void kill_all(JobId running) {
     const std::vector<pid_t> job = stopped(running);
     ASSERT_GT(job.size(), 2U);
     const pid_t runner = outer_.runner();
     const auto line = lease::process_line(runner);
     ASSERT_GT(line.size(), 1U);
-    std::vector<pid_t> all = {static_cast<pid_t>(line[1].pid), runner};  // its watcher first
-    // Children first: the kernel wakes and ends what is stopped in a group that lost its parents' session.
+    std::vector<pid_t> all = {static_cast<pid_t>(line[1].pid), runner};  // The runner's watcher comes first.
+    // Children come first: the kernel wakes and ends stopped processes of a group that lost its parents'
+    // session.
     all.insert(all.end(), job.rbegin(), job.rend());
     for (const pid_t pid : all) EXPECT_EQ(kill(pid, SIGKILL), 0);
     ASSERT_TRUE(soon([&] { return !look(folder_->life(running, 1)).alive && !queue_.runner_alive(); }));
   }
-  // A job that a runner of a boot began, and that left no end.
+  // A job that a runner of the given boot began, and that left no end.
   JobId began(Store& store, const std::string& boot) {
     JobSpec job = shell("true");
     job.directory = "/";
@@ -68,7 +69,7 @@ class UnseenTest : public QueueFixture {
     lease::sign(record);
     return record.boot_id;
   }
-  // Says that the file was written so many seconds ago.
+  // Sets the file's time this number of seconds back.
   static int64_t age(const std::string& path, int64_t seconds) {
     const int64_t then = wall_clock_ns() / kSecond - seconds;
     const timespec times[2] = {{then, 0}, {then, 0}};
@@ -77,7 +78,7 @@ class UnseenTest : public QueueFixture {
   }
 };
 
-TEST_F(UnseenTest, WhoListsIsToldAndItIsWrittenDown) {
+TEST_F(InterruptedJobsTest, WhoListsIsToldAndItIsWrittenDown) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   Store store = this->store();
@@ -87,14 +88,14 @@ TEST_F(UnseenTest, WhoListsIsToldAndItIsWrittenDown) {
   EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: its supervisor was killed");
 }
 
-TEST_F(UnseenTest, WhoShowsIsTold) {
+TEST_F(InterruptedJobsTest, WhoShowsIsTold) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   EXPECT_EQ(good(queue_.show(id)).state, State::interrupted);
   EXPECT_EQ(good(store().line(id)).state, State::interrupted);
 }
 
-TEST_F(UnseenTest, WhoListsWhatHasEndedIsTold) {
+TEST_F(InterruptedJobsTest, WhoListsWhatHasEndedIsTold) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   const auto ended = good(queue_.ended_last(5));
@@ -102,18 +103,18 @@ TEST_F(UnseenTest, WhoListsWhatHasEndedIsTold) {
   EXPECT_EQ(ended[0].id, id);
 }
 
-TEST_F(UnseenTest, ReadingLetsWhatWaitsGoOn) {
+TEST_F(InterruptedJobsTest, ReadingLetsWhatWaitsGoOn) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
   const JobId id = add(shell("sleep 60"));
   ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
   const JobId waits = add(shell("true"));
   kill_all(id);
   good(queue_.list());
-  Store store = this->store();  // which starts no runner
+  Store store = this->store();  // Opening a store starts no runner.
   EXPECT_TRUE(soon([&] { return good(store.line(waits)).state == State::done; }));
 }
 
-TEST_F(UnseenTest, APausedQueueSaysSoToo) {
+TEST_F(InterruptedJobsTest, APausedQueueSaysSoToo) {
   const JobId id = add(shell("sleep 60"));
   ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
   ASSERT_TRUE(queue_.pause_all().ok());
@@ -126,8 +127,8 @@ TEST_F(UnseenTest, APausedQueueSaysSoToo) {
   EXPECT_EQ(good(queue_.show(waits)).state, State::queued);
 }
 
-// The life files say it themselves where nobody can write it down.
-TEST_F(UnseenTest, ItIsSoWhereNoRunnerCanBeStarted) {
+// The life files show the end even where no process can record it.
+TEST_F(InterruptedJobsTest, ItIsSoWhereNoRunnerCanBeStarted) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   {
@@ -149,14 +150,14 @@ TEST_F(UnseenTest, ItIsSoWhereNoRunnerCanBeStarted) {
   EXPECT_EQ(good(queue_.list()).at(1).state, State::failed);
 }
 
-TEST_F(UnseenTest, ARestartOfTheMachineIsNamed) {
+TEST_F(InterruptedJobsTest, ARestartOfTheMachineIsNamed) {
   Store store = this->store();
   const JobId id = began(store, "another boot");
   EXPECT_EQ(good(queue_.list()).at(0).state, State::interrupted);
   EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: the machine was restarted while it ran");
 }
 
-TEST_F(UnseenTest, WhatIsKnownOfItsProgramIsSaid) {
+TEST_F(InterruptedJobsTest, WhatIsKnownOfItsProgramIsSaid) {
   Store store = this->store();
   const JobId id = began(store, this_boot());
   const lease::OpenFile life([&] { return open(folder_->life(id, 1).c_str(), O_RDWR | O_CLOEXEC); });
@@ -172,8 +173,8 @@ TEST_F(UnseenTest, WhatIsKnownOfItsProgramIsSaid) {
             "had not");
 }
 
-// It lived when it last gave a sign, and nobody knows more.
-TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
+// The job's last sign of life is the last time at which it certainly lived.
+TEST_F(InterruptedJobsTest, ItsEndIsItsLastSignOfLife) {
   Store store = this->store();
   const JobId written = began(store, "another boot"), touched = began(store, "another boot"),
               silent = began(store, "another boot"), future = began(store, "another boot");
@@ -183,7 +184,7 @@ TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
     age(folder_->output(id, 1), 9000);
     age(folder_->life(id, 1), 9000);
   }
-  age(folder_->output(written, 1), -2);  // jobs began just now, so signs of life are in the future
+  age(folder_->output(written, 1), -2);  // The jobs began just now, so signs of life are in the future.
   age(folder_->life(touched, 1), -3);
   age(folder_->life(future, 1), -9000);
   std::this_thread::sleep_for(3500ms);
@@ -195,7 +196,7 @@ TEST_F(UnseenTest, ItsEndIsItsLastSignOfLife) {
   EXPECT_LE(ended(future), wall_clock_ns()) << "a clock that was wrong";
 }
 
-TEST_F(UnseenTest, TheSupervisorGivesSignsOfLife) {
+TEST_F(InterruptedJobsTest, TheSupervisorGivesSignsOfLife) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
   const int64_t before = age(folder_->life(id, 1), 9000);
@@ -207,8 +208,8 @@ TEST_F(UnseenTest, TheSupervisorGivesSignsOfLife) {
   EXPECT_EQ(good(queue_.wait({id}, 30'000ms)).at(0).state, State::done);
 }
 
-// One whose end the runner was there to notice ended then, however long it had been silent.
-TEST_F(UnseenTest, WhatARunnerSeesVanishEndsThen) {
+// A job whose end the runner noticed ended then, even after a long silence.
+TEST_F(InterruptedJobsTest, WhatARunnerSeesVanishEndsThen) {
   const JobId id = add(shell("sleep 60"));
   const std::vector<pid_t> job = stopped(id);
   ASSERT_GT(job.size(), 1U);
@@ -221,8 +222,9 @@ TEST_F(UnseenTest, WhatARunnerSeesVanishEndsThen) {
   EXPECT_GE(good(store.line(id)).ended_ns, before);
 }
 
-// Interrupted is an end like others: those who need it hear of it, its user is told, and it may be forgotten.
-TEST_F(UnseenTest, ItIsAnEndLikeOthers) {
+// An interrupted job has ended like others: dependent jobs and its user learn of it, and pruning may forget
+// it.
+TEST_F(InterruptedJobsTest, ItIsAnEndLikeOthers) {
   JobSpec told = shell("sleep 60"), strict = shell("true"), any = shell("true");
   told.notify =
       "echo $INNKEEPER_JOB_STATE > " + path("told.tmp") + "; mv " + path("told.tmp") + " " + path("told");
@@ -238,7 +240,7 @@ TEST_F(UnseenTest, ItIsAnEndLikeOthers) {
   EXPECT_EQ(good(queue_.prune({.age = std::nullopt, .jobs = 0})).jobs, 3);
 }
 
-TEST_F(UnseenTest, ReadingStartsNoRunnerWhereThereIsNothingToDo) {
+TEST_F(InterruptedJobsTest, ReadingStartsNoRunnerWhereThereIsNothingToDo) {
   JobSpec job = shell("true");
   ASSERT_TRUE(queue_.pause_all().ok());
   const JobId id = add(job);

@@ -21,7 +21,7 @@
 
 namespace innkeeper::test {
 
-// What the test cannot go on without.
+// The value of a result that the test cannot go on without; aborts on an error.
 template <class T>
 T good(Result<T> result) {
   IK_CHECK(result.ok(), result.status().message());
@@ -47,11 +47,11 @@ inline std::string content(const std::filesystem::path& path) {
 
 inline void spit(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
 
-// Removed with everything in it, when its processes have gone. Leases are in a folder beside it.
-class QueueFolder {
+// Removed with everything in it, when its processes have gone. Leases are in a sibling directory.
+class QueueDirectory {
  public:
-  QueueFolder() { environment_.set("INNKEEPER_LEASE_DIR", (outer() / "leases").string()); }
-  ~QueueFolder() {
+  QueueDirectory() { environment_.set("INNKEEPER_LEASE_DIR", (outer() / "leases").string()); }
+  ~QueueDirectory() {
     queue::Queue rest = queue();
     (void)rest.pause_all();
     std::vector<queue::JobId> running;
@@ -65,7 +65,7 @@ class QueueFolder {
     }
     for (int i = 0; i < 500 && rest.runner_alive(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    // Whoever is late, or waits for a test that is over, would make the folder again: watchers and
+    // A late process, or one that waits for a test that is over, would make the directory again: watchers and
     // supervisors start runners.
     // A process in the middle of exec() shows no words, so one look that finds none is not enough.
     for (int clean = 0; clean < 3;) {
@@ -73,8 +73,8 @@ class QueueFolder {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
-  QueueFolder(const QueueFolder&) = delete;
-  QueueFolder& operator=(const QueueFolder&) = delete;
+  QueueDirectory(const QueueDirectory&) = delete;
+  QueueDirectory& operator=(const QueueDirectory&) = delete;
 
   std::filesystem::path path() const { return outer() / "queue"; }
   const std::filesystem::path& outer() const { return outer_.path(); }
@@ -92,7 +92,7 @@ class QueueFolder {
   }
 
  private:
-  // How many there were of `queue_runner FOLDER` and what it became by forking.
+  // Number of processes of `queue_runner DIRECTORY`, with their forks.
   int kill_processes() const {
     const std::string words = queue_runner().words.at(0) + '\0' + path().string() + '\0';
     int count = 0;
@@ -108,7 +108,7 @@ class QueueFolder {
   Environment environment_;
 };
 
-// A job without cards that runs in a shell.
+// A job without GPUs that runs in a shell.
 inline queue::JobSpec shell(const std::string& script) {
   queue::JobSpec spec;
   spec.command = {"/bin/sh", "-c", script};
