@@ -1,4 +1,4 @@
-// Bytes of living tensors by device index, on whatever node they are: `requested_bytes` of
+// Bytes of living tensors by device index, on any node: `requested_bytes` of
 // torch.cuda.memory_stats(i). They may exceed the node's budget. The engine's Stats count the bytes on a
 // node, which its budget limits.
 //
