@@ -100,7 +100,7 @@ class Backend {
 
   // ---- capture of graphs
   virtual bool is_any_captured() { return false; }
-  // By the calling thread, on its current stream.
+  // Whether the calling thread's current stream is being captured.
   virtual bool is_capturing(c10::DeviceIndex) { return false; }
   // Makes the calling thread's calls leave other threads' captures intact.
   virtual void spare_captures(c10::DeviceIndex) {}

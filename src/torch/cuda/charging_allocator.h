@@ -13,9 +13,9 @@
 //
 // Each piece carries a record of the queues that used it last (memory_order.h).
 //
-// Not charged: memory that was allocated before a Ledger was opened, memory on GPUs that are no node, and
-// memory allocated while a CUDA graph is captured, when nothing may be evicted. (Before PyTorch 2.13: while
-// any pool of a graph or a MemPool is in use.)
+// Three kinds of memory are not charged: memory allocated before a Ledger was opened, memory on GPUs that are
+// no node, and memory allocated during the capture of a CUDA graph. Nothing may be evicted during a capture.
+// (Before PyTorch 2.13: while any pool of a graph or a MemPool is in use.)
 //
 // Thread safety: all methods; open() and close() must not run concurrently with any use of CUDA memory.
 // Evictions happen outside the caching allocator's lock. Ownership: never destroyed, because its memory may

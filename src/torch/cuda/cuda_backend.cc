@@ -139,7 +139,7 @@ Status check_backend() {
 }
 
 // Makes segments expandable. PyTorch's other segments can be neither split to the byte nor joined. So after
-// some evictions and fetches much of a budget lies in pieces that fit no block, and a large piece may take 1
+// some evictions and fetches much of a budget lies in pieces that fit no block. A large piece may also take 1
 // MiB more than its charge. A program that has set the option keeps its setting.
 void let_segments_grow() {
   const std::string set = c10::CachingAllocator::getAllocatorSettings();

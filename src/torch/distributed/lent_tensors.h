@@ -26,8 +26,8 @@ class LentTensors {
   LentTensors& operator=(const LentTensors&) = delete;
 
   // Adds tensors to expose. Requires: before bring(). A tensor that is not managed, or has no bytes, is
-  // exposed as another tensor of the same data, and a sparse one as a copy on the host. Throws for other
-  // layouts.
+  // exposed as another tensor of the same data. A sparse tensor is exposed as a copy on the host. Throws for
+  // other layouts.
   void add(const std::vector<at::Tensor>& tensors, bool written);
   // Fetches all tensors to `node` and pins them. Throws torch.OutOfMemoryError with the byte counts; then
   // nothing is pinned. On a GPU, the calling thread's current stream may use them from then on.

@@ -1,7 +1,7 @@
 // Operators that CUDA supports for a dtype that the host's kernels lack;
 // tests/python/device/test_dtype_fallbacks.py finds them in PyTorch's tables of both. If the host or a
-// simulated GPU computes, operands of that dtype are cast to a wider one, in which CUDA's kernels compute
-// too, and results are cast back.
+// simulated GPU computes, operands of that dtype are cast to a wider one, and results are cast back. CUDA's
+// kernels compute in the wider dtype, too.
 #include "torch/kernels/dtype_fallbacks.h"
 
 #include <ATen/ATen.h>

@@ -1,6 +1,6 @@
 // Dropout draws random numbers although its schema has no Generator. On the managed device it is composed of
-// operators that have one, so it draws from the thread's stream, and the default generator's state need not
-// be swapped.
+// operators that have one, so it draws from the thread's stream. The default generator's state need not be
+// swapped.
 //
 // dropout gives the bits of nn.Dropout on a CPU, backward included. For an out-of-tree device PyTorch would
 // take native_dropout, which rounds the scale differently (p=0.15 shows it). native_dropout gives the bits of

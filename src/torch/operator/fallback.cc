@@ -131,8 +131,8 @@ class BoxedCall {
     next_ = 0;
     for (size_t i = 0; i < signature_.args.size(); ++i)
       lend(call, stack_[first_ + i], signature_.args[i].kind);
-    // The dispatcher goes by the real tensors' own keys, so that views with a conjugate bit and similar ones
-    // take the code path that they take on the node's device.
+    // The dispatcher chooses by the real tensors' own keys, so that views with a conjugate or similar bit
+    // take the usual code path of the node's device.
     std::optional<DefaultGeneratorTurn> turn;
     if (draws(op_, arguments())) [[unlikely]]
       turn.emplace(current_stream(call.index_or_current()), call.runtime().backend(call.node()).device);

@@ -484,8 +484,8 @@ void OperatorCall::release(const trace::Operation& what) noexcept {
     if (operand.real.defined()) keep_real_tensor(*operand.block, node_, std::move(operand.real));
   }
   for (Adopted& adopted : adopted_) keep_real_tensor(*adopted.block, node_, std::move(adopted.real), true);
-  // A block that a library or the program still holds through its real tensor stays pinned as escaped,
-  // because the holder may touch the bytes at any time (I12).
+  // If a library or the program still holds a block through its real tensor, the block stays pinned as
+  // escaped (I12). Its holder may touch the bytes at any time.
   for (Access& access : accesses_) {
     if (access.pinned && is_held_elsewhere(*access.block, node_)) engine.keep_escaped(node_, access);  // I12
   }

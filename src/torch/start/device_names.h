@@ -2,9 +2,9 @@
 //
 // PyTorch reads a device's name in one function of libc10 and writes it in another. This file replaces both
 // in PyTorch's own libraries: `cuda:1` is read as `managed:1`, and each managed device is written as `cuda`,
-// in error messages too. `managed` is still read. Dispatch keys and the registered name of the backend keep
-// their names, but PyTorch's binding shows CUDA in their place in the text of an error that it raises in
-// Python. Other parties' libraries are not changed, and still read `cuda` as CUDA's own device.
+// in error messages too. `managed` is still read. Dispatch keys and the registered name of the backend do not
+// change. In the text of an error that PyTorch's binding raises in Python, CUDA stands in their place. Other
+// parties' libraries are not changed, and still read `cuda` as CUDA's own device.
 #pragma once
 
 #include "innkeeper/export.h"
