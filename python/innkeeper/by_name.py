@@ -28,10 +28,10 @@ def install() -> None:
 
 
 def _print_on_the_host() -> None:
-    """Formats managed tensors from a copy on the CPU, as PyTorch does for devices where operators are dear.
+    """Formats managed tensors from a copy on the CPU, as PyTorch does for devices with costly operators.
 
-    Formatting runs a dozen operators, which would move memory about; one of them needs data, which simulated
-    machines may do without. What is printed in part alone is left to PyTorch: its copy might not fit.
+    Formatting runs a dozen operators, which would move memory, and one of them needs data, which simulated
+    machines may lack. PyTorch formats a tensor that it prints only in part: a copy of it might not fit.
     """
     original = torch._tensor_str._tensor_str
 
@@ -58,7 +58,7 @@ def _answer_dlpack() -> None:
 
 
 def no_address(x: torch.Tensor) -> str:
-    """For errors: what a managed tensor is to a library that asks for its address."""
+    """Text for errors of libraries that ask a managed tensor for its address."""
     return (
         f"a managed tensor of {tuple(x.shape)}, {x.dtype}: its memory moves, so it has no address; give the "
         "library the real tensor, from 'with innkeeper.resident(x, write=True) as real'"
@@ -66,9 +66,9 @@ def no_address(x: torch.Tensor) -> str:
 
 
 def _lend_to_cuda_libraries() -> None:
-    """Says, to who asks for CUDA's array interface (CuPy, Numba), what gives a tensor that has one.
+    """Makes the error for CUDA's array interface (CuPy, Numba) name the call that returns a real tensor.
 
-    There is none here, as on the CPU: ``hasattr`` stays False.
+    Managed tensors have no such interface, like those of the CPU: ``hasattr`` stays False.
     """
     original: Any = torch.Tensor.__cuda_array_interface__
 
@@ -87,7 +87,7 @@ def _accumulate_as_behind() -> None:
     """
     try:
         from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
-    except ImportError:  # before PyTorch 2.13
+    except ImportError:  # PyTorch before 2.13
         return
     original = LinearCrossEntropyOptions._adjust
 
@@ -192,7 +192,7 @@ def _attend_flexibly() -> None:
     def apply(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **others: Any) -> Any:
         applied = options(query, key, value, *rest, **others)
         if query.device.type == DEVICE and host_computes():
-            applied["OUTPUT_LOGSUMEXP"] = False  # what a backward needs
+            applied["OUTPUT_LOGSUMEXP"] = False  # a backward needs this output
         return applied
 
     @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""The GPUs of the machine at one moment, as plain data: what a ``key`` of ``auto_choice`` looks at."""
+"""The GPUs of the machine at one moment, as plain data: the argument of ``auto_choice``'s ``key``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from innkeeper import _C
 
 @dataclass(frozen=True)
 class GPU:
-    """One card, or one MIG instance: what can be leased. ``None`` is "cannot be told", never zero.
+    """One GPU, or one MIG instance: a unit that can be leased. ``None`` means unknown, never zero.
 
-    ``index`` is the driver's, for messages only: CUDA may count otherwise.
+    ``index`` is the driver's, for messages only: CUDA may count in another order.
     """
 
     uuid: str

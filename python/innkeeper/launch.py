@@ -47,7 +47,8 @@ def become(words: list[str]) -> NoReturn:
         sys.exit("python -m innkeeper: Python's options -E, -I and -S keep it from loading anything first")
     path = os.environ.get("PYTHONPATH")
     folders = [folder for folder in (path or "").split(os.pathsep) if folder and folder != str(_PRELOAD)]
-    os.environ["INNKEEPER_FIRST"] = str(os.getpid())  # of this run, not of one around it; see preload
+    # this run's process, not that of an outer run; see preload
+    os.environ["INNKEEPER_FIRST"] = str(os.getpid())
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_PRELOAD), *folders])
     os.execv(sys.executable, [sys.executable, *options, *words])
 
@@ -73,7 +74,7 @@ def _keeps_out(words: list[str]) -> bool:
                 return True
             if letter in "cm":
                 return False
-            if letter in "WX":  # with a value, in this word or the next
+            if letter in "WX":  # options with a value, in this word or the next
                 if at == len(word) - 1:
                     next(rest, None)
                 break

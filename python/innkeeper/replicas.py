@@ -101,10 +101,10 @@ def run_replicas(
     nodes: Sequence[str],
     seeds: Sequence[int],
 ) -> list[Any]:
-    """The replicas' outputs. The first runs on this thread, each of the others on one of its own.
+    """The replicas' outputs. The first runs on this thread, each of the others on its own thread.
 
     Raises:
-        Exception: what a replica raised, the first of them; when all have ended.
+        Exception: the first exception of a replica, when all have ended.
 
     """
     count = len(replicas)
@@ -131,7 +131,7 @@ def run_replicas(
         thread.start()
     try:
         run(0)
-    finally:  # a KeyboardInterrupt too: nobody works on the caller's tensors when this is left
+    finally:  # also for a KeyboardInterrupt: no replica may still use the caller's tensors
         for thread in threads:
             thread.join()
     for result in results:

@@ -153,7 +153,7 @@ class Stream(streams.Stream):
         return streams.Stream.create(device, priority, **identity)
 
 
-# What a device is.
+# Properties of a device.
 
 
 class Properties(NamedTuple):
@@ -184,7 +184,7 @@ def _known(device: Any, otherwise: str) -> int:
 
 
 def get_device_properties(device: Any = None) -> Properties:
-    """The node's: its name, its budget, and of a card what it says of itself."""
+    """The node's name and budget, and a GPU's own properties."""
     _lazy_init()
     (node,) = nodes_of(_known(device, "Invalid device id"))
     if node.kind != "cuda":
@@ -200,7 +200,7 @@ def get_device_name(device: Any = None) -> str:
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """(8, 0), or what the card says."""
+    """(8, 0), or a GPU's own capability."""
     said = get_device_properties(device)
     return said.major, said.minor
 

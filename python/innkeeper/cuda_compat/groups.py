@@ -1,6 +1,6 @@
 """``torch.distributed`` in CUDA's words: ``init_process_group("nccl")`` means the managed device's backend.
 
-What a script then asks for ``"nccl"`` is told that it is there.
+A script's later queries for ``"nccl"`` find it available.
 """
 
 from __future__ import annotations

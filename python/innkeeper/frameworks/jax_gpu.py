@@ -21,7 +21,7 @@ _limiting: list[Choice] = []
 
 
 def prepare(choice: Choice) -> None:
-    """Limits what JAX takes to the lease, at its start or as needed. What the program has set stays."""
+    """Limits JAX's memory to the lease, at its start or as needed. Settings of the program stay."""
     if choice.memory is not None:
         _limiting.append(choice)
         _limit()

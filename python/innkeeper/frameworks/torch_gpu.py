@@ -28,7 +28,7 @@ def _usable() -> bool:
 
 
 def prepare(choice: Choice) -> None:
-    """Limits PyTorch's memory on each GPU to what was leased, or takes it, at once or when CUDA starts."""
+    """Limits PyTorch's memory on each GPU to the leased bytes, or takes them, at once or when CUDA starts."""
     if choice.memory is None or choice.simulated or not _usable():
         return
     _limiting.append(choice)
@@ -53,7 +53,7 @@ def _limit(uuid: str, ordinal: int) -> None:
 
 
 def _take(nbytes: int, ordinal: int) -> None:
-    # What was allocated and freed stays with the caching allocator.
+    # Memory that was allocated and freed stays with the caching allocator.
     more = nbytes - torch.cuda.memory_reserved(ordinal)
     if more > 0:
         torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(more, ordinal))

@@ -1,7 +1,8 @@
-"""What Inductor writes for ``managed``: its kernels for the label's device, entered as operators are.
+"""Inductor's output for ``managed``: its kernels for the label's device, called as operators.
 
-Inductor finds who schedules and who writes by a device's type. For the label's these are asked now; they
-answer with ours while a graph of ours is compiled, and with Inductor's own at all other times.
+Inductor finds its scheduler and its code generator by a device's type. For the label's type it finds those
+of this module. They act while a graph for ``managed`` is compiled, and pass on to Inductor's own at all other
+times.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Scheduling(CppScheduling):
 
 
 def _entry(types: list[str]) -> str:
-    """C++ for a kernel's entry, by its arguments' types: the operator gives what is read first."""
+    """C++ for a kernel's entry, by its arguments' types: the operator passes read tensors first."""
     kinds = "".join(_kind(each) for each in types)
     read, written, size = 0, kinds.count(kernel.READ), 0
     arguments = []
@@ -128,7 +129,7 @@ class _Ways:
     """How our modules differ from Inductor's: they say managed where the graph has the label."""
 
     def define_kernel(self, kernel_name: str, kernel_body: str, *rest: Any, **options: Any) -> None:
-        """What the module calls is the operator."""
+        """Makes the module call the operator instead of the kernel."""
         if kernel.ENTRY in kernel_body:
             kernel_body = f"{kernel.compiled_kernel.__name__}({kernel_body.rstrip()})"
         elif kernel_body.startswith(_TRITONS):
@@ -163,11 +164,11 @@ def _said(value: Any) -> Any:
     return MANAGED if isinstance(value, torch.device) and value == _label.get() else value
 
 
-_VIEW = re.compile(r"reinterpret_tensor\((\w+),.*")  # of a buffer
+_VIEW = re.compile(r"reinterpret_tensor\((\w+),.*")  # call that makes a view of a buffer
 
 
 def _read_alone(call_args: Iterable[Any]) -> tuple[int, ...]:
-    """Where among a kernel's arguments buffers stand that what is scheduled now only reads."""
+    """Positions, among a kernel's arguments, of the buffers that the scheduled node only reads."""
     scheduled = V.graph.scheduler.current_node
     if scheduled is None:
         return ()

@@ -22,13 +22,13 @@ log = logging.getLogger("innkeeper")
 
 def _settings(label: torch.device) -> dict[str, Any]:
     return {
-        "freezing": False,  # it reads parameters when it compiles
-        "cpp_wrapper": False,  # it would enter kernels by their addresses,
-        "triton.multi_kernel": 0,  # as would what chooses among several,
-        "triton.autotune_at_compile_time": False,  # tries them on tensors of its own,
-        "profile_bandwidth": False,  # or finds its callers by their frames
-        # Of AOTInductor's packages alone, and in every key of Inductor's caches: a graph is told from the
-        # same one of the label's own device, and of managed on a machine with other nodes.
+        "freezing": False,  # freezing reads parameters at compile time
+        "cpp_wrapper": False,  # the wrapper calls kernels by their addresses
+        "triton.multi_kernel": 0,  # the choice among several kernels calls them by address, too
+        "triton.autotune_at_compile_time": False,  # autotuning runs kernels on its own tensors
+        "profile_bandwidth": False,  # profiling finds a kernel's callers by their frames
+        # Used only by AOTInductor's packages, but part of every key of Inductor's caches. It separates a
+        # graph from the same graph of the label's own device, and of managed on a machine with other nodes.
         "aot_inductor.metadata": {"managed": str(label)},
     }
 

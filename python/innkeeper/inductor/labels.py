@@ -78,7 +78,8 @@ def labelled(graph: fx.GraphModule, label: torch.device) -> fx.GraphModule:
     return made
 
 
-_VALUES = ("val", "eager_input_vals")  # of a node's result, and of what a graph in the graph is given
+# meta entries of a node's result, and of the operands of a graph within the graph
+_VALUES = ("val", "eager_input_vals")
 
 
 def _bring_operands(node: fx.Node, label: torch.device) -> None:

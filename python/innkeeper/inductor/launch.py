@@ -1,7 +1,7 @@
-"""A kernel that Inductor wrote for Triton, as an operator: what the modules that it writes import.
+"""A kernel that Inductor wrote for Triton, as an operator. Modules that Inductor writes import this one.
 
 The operator, ``innkeeper::launched(Tensor[] read, Tensor(a!)[] written) -> ()``, is Triton's own launch over
-the real tensors of the card that was chosen, on that card's stream.
+the real tensors of the chosen GPU, on that GPU's stream.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import torch
 from innkeeper.inductor import labels
 from torch import Tensor
 
-_PROPERTIES = re.compile(r"DeviceProperties\([^()]*\)")  # as a source spells the card that it is written for
+_PROPERTIES = re.compile(r"DeviceProperties\([^()]*\)")  # the target GPU in a kernel's source
 _calls = threading.local()  # .now: the kernel that this thread launches, and its arguments
 
 
 def launched_kernel(compiler: Any, name: str, source: str, device_str: str) -> Any:
-    """What stands for the kernel: a callable, or a future of one while the compiler is at work.
+    """The kernel's replacement: a callable, or a future of one while the compiler runs.
 
     Args:
         compiler: Inductor's ``AsyncCompile``.
         name: Of the kernel.
-        source: In Python, with the card that it is written for.
-        device_str: That card's type.
+        source: In Python, with the GPU for which it is written.
+        device_str: That GPU's type.
 
     Returns:
-        What has ``run``, or a future of it.
+        An object with ``run``, or a future of one.
 
     """
     first = compiler.triton(name, source, device_str=device_str)

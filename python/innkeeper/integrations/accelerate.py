@@ -1,8 +1,9 @@
 """accelerate: half precision on the managed device, device maps, several processes, and exact resuming.
 
-What it would need itself: ``"managed"`` in the list of ``Accelerator.__init__`` (``supported_device``), a
-branch in ``get_grad_scaler``, and ``torch.accelerator`` where it asks each vendor's module in turn: in
-``get_max_memory``, and in ``PartialState._prepare_backend``, without which each process trains alone.
+To support the device itself, accelerate would need ``"managed"`` in the list of ``Accelerator.__init__``
+(``supported_device``) and a branch in ``get_grad_scaler``. It would also need ``torch.accelerator`` where it
+asks each vendor's module in turn: in ``get_max_memory``, and in ``PartialState._prepare_backend``, without
+which each process trains alone.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _and_stream(folder: str, with_stream: Any) -> Any:
 
 
 def _keeps_to_cpu(own: Any) -> Any:
-    """Who asks for the CPU has it: the setting, which goes before ``cpu=True``, is ours and not his."""
+    """Gives the CPU to a caller that asks for it: Innkeeper's setting would override ``cpu=True``."""
 
     @functools.wraps(own)
     def __init__(self: Any, cpu: bool = False, **others: Any) -> None:

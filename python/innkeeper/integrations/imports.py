@@ -1,4 +1,4 @@
-"""What is to be done once a module of a library has been imported, or at once if it has been."""
+"""Changes to modules of libraries, made after their import, or at once if they are imported already."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Adapt = Callable[[ModuleType], None]
 
 
 def after_import(wanted: Callable[[str], Adapt | None]) -> None:
-    """Has modules changed right after their code has run, those that are there at once.
+    """Changes modules right after their code has run, and modules that are imported already at once.
 
     Args:
-        wanted: what is to be called with the module of a name, if anything is. It is asked for each module
-            that is imported, and when somebody only wants to know whether there is such a module.
+        wanted: returns the function to call with the module of a name, or None. It is called for each module
+            that is imported, and also for a mere query whether there is such a module.
 
     """
     for name in list(sys.modules):
@@ -94,7 +94,7 @@ def replace_method(module: ModuleType, path: str, make: Callable[[Any], Any]) ->
 def add_to_lists(module: ModuleType, path: str, device: str, beside: str = "xpu") -> None:
     """Adds a device's type to the constant tuples in the code of ``"Class.method"`` that list ``beside``."""
     _, _, own = _method(module, path)
-    function = getattr(own, "__func__", own)  # of a static method
+    function = getattr(own, "__func__", own)  # the function of a static method
     code = getattr(function, "__code__", None)
     if code is None:
         return
