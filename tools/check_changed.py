@@ -23,8 +23,8 @@ from check_layers import direct_links, reach
 
 TOP = Path(__file__).parent.parent
 CXX = (".h", ".cc")
-# Path of a source -> the folders of tests/python that try it, the first row that fits. What no row names is
-# tried by no Python test here; `make check` runs them all.
+# Path of a source -> the directories of tests/python that test it; the first matching row counts. A source
+# without a row is tested by no Python test here; `make check` runs them all.
 TOPICS: list[tuple[str, list[str]]] = [
     ("src/torch/distributed/", ["distributed"]),
     ("src/torch/kernels/", ["device", "autograd"]),
@@ -64,7 +64,7 @@ LATER = (
     "tests/torch/",
 )
 EVERYTHING = ["CHANGED= tools/check.sh"]
-TESTED = ("tests/python", "tests/cli")  # where the tests of `make check` lie
+TESTED = ("tests/python", "tests/cli")  # directories of the tests of `make check`
 PROGRAM = (
     "src/cli/",
     "src/queue/",
@@ -164,10 +164,10 @@ def python_tests(changed: Iterable[str]) -> list[str]:
 
 
 def has_a_rule(name: str) -> bool:
-    """Whether it is known what a file reaches."""
+    """Whether the tests that a file affects are known."""
     if name.endswith(("CMakeLists.txt", ".cmake")):
         return False
-    is_a_test = Path(name).name.startswith("test_") and name.startswith(TESTED)  # which may be gone
+    is_a_test = Path(name).name.startswith("test_") and name.startswith(TESTED)  # the test may be deleted
     return is_a_test or name.startswith(LATER) or bool(core_filter([name]) or python_tests([name]))
 
 
@@ -191,7 +191,7 @@ def commands(changed: list[str]) -> list[str]:
         lines.append('"$VENV_PYTHON" -m mypy')
     wanted, tests = core_filter(cxx), python_tests(changed)
     if wanted or any(name.startswith("tests/cli") for name in tests):
-        lines.append("build_core_tests")  # and the fake libraries that the program is tried on
+        lines.append("build_core_tests")  # builds the fake libraries for the program's tests, too
     if wanted:
         lines.append(f"run_core_tests \"$WHEEL_BUILD/tests/tests_one\" core '{wanted}'")
     if tests:

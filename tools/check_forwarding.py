@@ -1,6 +1,6 @@
-"""Checks that our CUDA allocator forwards every virtual function that PyTorch's header declares.
+"""Checks that Innkeeper's CUDA allocator forwards every virtual function that PyTorch's header declares.
 
-One that PyTorch has added and that is not forwarded compiles, and silently does what the base class does.
+A function that PyTorch has added and that is not forwarded compiles, and silently runs the base class's code.
 Used by tools/check_torch.sh. Exits with 1 and one line for each function that is missing.
 """
 

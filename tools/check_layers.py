@@ -1,10 +1,10 @@
-"""Holds every #include between the folders of src/ to the layer table.
+"""Holds every #include between the directories of src/ to the layer table.
 
-The table is what CMake links: `innkeeper_layer(name DEPS ...)` in each core folder, `set(CLI_DEPS ...)` of
-the program, and the rows below for the two folders that need PyTorch. A folder may include itself, what it
-links and what those link, and the public headers, which include nothing of src/. PyTorch is for src/torch,
-src/bindings and include/innkeeper/torch alone, Python for src/bindings. INNER_ROWS orders the directories
-inside a folder.
+The table is CMake's list of links: `innkeeper_layer(name DEPS ...)` in each core directory, `set(CLI_DEPS
+...)` of the program, and the rows below for the two directories that need PyTorch. A directory may include
+itself, the directories that it links, directly or indirectly, and the public headers, which include no file
+of src/. PyTorch is for src/torch, src/bindings and include/innkeeper/torch alone, Python for src/bindings.
+INNER_ROWS orders the directories inside a directory.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Draws the figures of docs/internals from the code's own tables.
 
     draw_figures.py          writes the SVG files
-    draw_figures.py --check  fails where a file is not what it would write
+    draw_figures.py --check  fails if a file differs from its figure
 
-Each figure has a title and a description for those who do not see it. The states and their steps are read
+Each figure has a title and a description for blind readers. The states and their steps are read
 from src/residency; the layers from tools/check_layers.py. A box of the operand's path names a function, and
-the script fails where its file no longer has that function.
+the script fails if its file no longer has that function.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def move_states() -> Figure:
 
 @dataclass(frozen=True)
 class Stage:
-    """A box of the operand's path: a function, where it stands, and what it does."""
+    """A box of the operand's path: a function, its file, and a description."""
 
     function: str
     path: str

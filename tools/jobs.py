@@ -29,7 +29,7 @@ from process_group import process_group
 TOP = Path(__file__).parent.parent
 REPORTS = TOP / "build" / "reports"
 NIGHTLY_PAGE = TOP / "docs" / "nightly.md"
-RECORD = TOP / "build" / "verify.json"  # job -> what is known of its last run here
+RECORD = TOP / "build" / "verify.json"  # job -> record of its last run here
 CI_LIMIT_S = 57 * 60
 LAST = 60  # lines of a failed job's output
 LEAST_LIMIT_S = 20 * 60
@@ -162,7 +162,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def recorded() -> dict[str, dict[str, str | float]]:
-    """What is known of the last runs in this checkout."""
+    """The records of the last runs in this checkout."""
     try:
         found = json.loads(RECORD.read_text())
     except (OSError, ValueError):
@@ -307,7 +307,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     for name in NARROWING:
         os.environ.pop(name, None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so what runs is stopped, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops the running jobs, too
     known = VERIFY if options.tier == "verify" else NIGHTLY
     if options.known:
         chosen(known, options.jobs)

@@ -27,7 +27,7 @@ class Outcome:
 
     @property
     def bad(self) -> bool:
-        """Whether somebody must look at it."""
+        """Whether a developer must look at it."""
         if self.mutant.offset >= 0:
             return False  # drawn at random: for a person to read
         return self.verdict != KILLED and not (self.verdict == SURVIVED and self.mutant.equivalent)
@@ -89,6 +89,6 @@ class Tried:
 
 
 def is_entry(each: object) -> bool:
-    """Whether this is one of the file's entries, and not what somebody else wrote there."""
+    """Whether this is one of the file's entries, and not foreign data."""
     kinds = {"base": str, "verdict": str, "by": str, "seconds": int | float, "number": int}
     return isinstance(each, dict) and all(isinstance(each.get(key), kind) for key, kind in kinds.items())

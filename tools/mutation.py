@@ -31,7 +31,7 @@ class Mutant:
     new: str
     why: str = ""
     equivalent: str = ""  # why no test can notice
-    offset: int = -1  # where `old` stands; -1: wherever it stands once
+    offset: int = -1  # position of `old`; -1: the only place that has it
 
     def apply(self, text: str) -> str:
         """The file's text with the change; raises ValueError if it does not apply."""

@@ -18,7 +18,7 @@ from typing import TextIO
 
 STEP = re.compile(r"\[(\d+)/(\d+)\] ")
 COMPILER_ERROR = re.compile(r":\d+:\d+: (?:fatal )?error: |undefined reference")
-SECONDS_BETWEEN_LINES = 15  # where the output is no terminal
+SECONDS_BETWEEN_LINES = 15  # used if the output is no terminal
 FOR_AN_ESTIMATE = 3  # steps: the first are CMake's own, or the longest
 LAST = 60  # lines of the log, after a failure
 

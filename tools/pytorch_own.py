@@ -24,7 +24,7 @@ TESTS = Path(__file__).resolve().parent.parent / "tests" / "pytorch_own" / "test
 def run(choice: list[str], loaded: bool) -> dict[str, str]:
     """What became of each chosen test: ``passed``, ``skipped`` or ``failed``."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("barrier", "init_dir"):  # where the tests' processes meet
+        for name in ("barrier", "init_dir"):  # meeting places of the tests' processes
             (Path(folder) / name).mkdir()
         report = Path(folder) / "report.xml"
         environment = os.environ | {
