@@ -1,7 +1,7 @@
-"""Prints what the build must know of this Python and its PyTorch, as CMake assignments.
+"""Prints the build's facts about this Python and its PyTorch, as CMake assignments.
 
 PyTorch is found but not imported, so that this takes no time and needs none of the libraries it loads. Exits
-with 1 and one line on standard error where there is no PyTorch.
+with 1 and one line on standard error if there is no PyTorch.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ HERE = Path(__file__).resolve().parent
 
 
 class DemoError(Exception):
-    """The demo did not show what it must show; the message is one line."""
+    """The demo did not show its result; the message is one line."""
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line's options; what it does not know goes to ``train_text.py``."""
+    """The command line's options; unknown ones go to ``train_text.py``."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--fraction", type=float, default=0.4, help="of the peak, for the third run")
     p.add_argument("--gpus", type=int, default=1, help="GPUs that share the memory of the third run")

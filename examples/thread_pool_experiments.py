@@ -56,7 +56,7 @@ def run_experiment(number: int, steps: int, width: int) -> tuple[list[float], Te
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs all experiments, repeats some, and checks what the engine did."""
+    """Runs all experiments, repeats some, and checks the engine's statistics."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--experiments", type=int, default=100)
     p.add_argument("--threads", type=int, default=12)
