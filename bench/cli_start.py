@@ -1,14 +1,14 @@
-"""How long the program takes from its start to its end, beside other tools that show or pick GPUs.
+"""The program's run time from start to end, compared with other tools that show or pick GPUs.
 
-``innkeeper pick`` and ``status`` run on the fake NVML of build/wheel with two cards; so do nvitop and
-gpustat. GPUtil starts nvidia-smi: here a script stands for it that only prints the answer, so the driver's
-own tool costs it nothing. Each is started many times, in turn. Wall time depends on what else the machine
-does; processor time (user and system, with children) hardly does. ``true`` is what starting any process
-costs. ``run`` grants what ``pick`` does, starts a keeper and a command, which is ``true``, and waits for
-them; how much memory the two processes have that stay beside a command is printed, too.
+``innkeeper pick`` and ``status`` run on the fake NVML of build/wheel with two GPUs; so do nvitop and gpustat.
+GPUtil starts nvidia-smi: here a script replaces it that only prints the answer, so the driver's own tool
+costs it nothing. Each is started many times, in turn. Wall time depends on the machine's load; processor time
+(user and system, with children) hardly does. ``true`` shows the cost of starting any process. ``run`` grants
+a lease as ``pick`` does, starts a keeper and a command, which is ``true``, and waits for them. The memory of
+the two processes that stay beside a command is printed, too.
 
-The others are taken from build/peers, else from this Python. ``python bench/cli_start.py --install`` makes
-build/peers by pip; what is missing is named and left out. ROUNDS says how often (21), --quick: once.
+The other tools come from build/peers, else from this Python. ``python bench/cli_start.py --install`` makes
+build/peers by pip; a missing tool is named and left out. ROUNDS is the number of rounds (21), --quick: once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "wheel"
 PEERS = ROOT / "build" / "peers"
 PACKAGES = ["nvitop", "gpustat", "gputil", "setuptools"]  # GPUtil imports distutils
-SETTLED_S = 2.5  # a keeper gives back what it needs no more after a second
+SETTLED_S = 2.5  # a keeper frees memory that it no longer needs after a second
 ROUNDS = int(os.environ.get("ROUNDS", "21"))
 SCRIPT = """driver 550.54.15
 card GPU-1000aaaa-0000-0000-0000-000000000000
@@ -170,7 +170,7 @@ def main() -> None:
             "INNKEEPER_NVML": str(fake / "libnvidia-ml.so.1"),
             "INNKEEPER_FAKE_NVML": str(script),
             "INNKEEPER_LEASE_DIR": f"{folder}/leases",
-            "LD_LIBRARY_PATH": str(fake),  # for the others, which load the library by its name
+            "LD_LIBRARY_PATH": str(fake),  # the other tools load the library by its name
             "PATH": f"{nvidia_smi.parent}:{os.environ.get('PATH', os.defpath)}",
         }
         if shutil.which("true") is None:

@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table
 from support.apart import found_apart
 
-SIDE = 16384  # of the matrices that are multiplied; 1 GiB each
+SIDE = 16384  # side of the matrices that are multiplied; 1 GiB each
 KERNELS = 10
 MOVED = 32768  # side of the matrix that moves: 4 GiB
 WARM_UP = 6  # steps, after which a plan is followed
-SHARES = (0.9, 0.7, 0.5)  # of the training step's peak
-H100 = "data=off,card=H100,link=PCIe 5 x16"  # for the kernels
-A100 = "data=off"  # for the training step: what the simulator is by default, with PCIe 4
+SHARES = (0.9, 0.7, 0.5)  # parts of the training step's peak
+H100 = "data=off,card=H100,link=PCIe 5 x16"  # machine for the kernels
+A100 = "data=off"  # machine for the training step: the simulator's default, with PCIe 4
 
 
 @dataclass

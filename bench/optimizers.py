@@ -34,7 +34,7 @@ FORMS: dict[str, dict[str, bool]] = {
 
 
 def train(name: str, form: str, steps: int) -> dict[str, Any]:
-    """What a step takes, in this process."""
+    """The time of a step, in this process."""
     import innkeeper  # noqa: F401  the device
     from models import CASES
 

@@ -88,7 +88,7 @@ def cell(row: dict[str, Any]) -> Cell | str:
 
 
 def shown(found: Cell | str) -> str:
-    """A cell of the table; in bold what is more than wanted."""
+    """A cell of the table; values above the target are in bold."""
     if isinstance(found, str):
         return "-"
     texts = [f"[b]{found[key]:.2f}[/b]" if found[key] > MOST[key] else f"{found[key]:.2f}" for key in MOST]

@@ -57,7 +57,7 @@ def parsed() -> argparse.Namespace:
 
 
 def where(cells: list[Cell]) -> str:
-    """What the estimates of cells are of."""
+    """The device of the cells' estimates."""
     return " on an H200" if any(not cell.trial for cell in cells) else ""
 
 

@@ -254,7 +254,7 @@ def image_loss(model: nn.Module, batch: int, side: int, classes: bool) -> Loss:
 
 @dataclass
 class Case:
-    """A model, how it is made, and what is trained of it."""
+    """A model, its constructor, and its loss for training."""
 
     make: Callable[[], nn.Module]
     loss: Callable[[nn.Module], Loss]
