@@ -1,7 +1,7 @@
 """One device, ``managed``, that is all the memory a PyTorch program may use.
 
 Importing this package registers the device. Tensors on it are placed, moved, evicted and brought back by an
-engine; ``torch.managed`` is its device module, with what users of ``torch.cuda`` expect::
+engine; ``torch.managed`` is its device module, with the functions that users of ``torch.cuda`` expect::
 
     import torch, innkeeper
 

@@ -1,6 +1,6 @@
-"""Where PyTorch's Python code goes by the names of the devices that it knows: it is told what ours is.
+"""Patches of PyTorch's Python code that decides by the names of the devices that it knows.
 
-Each of these takes a list of names, or a name, that no device can join.
+Each patched place has a list of names, or a name, that no device can join.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def _print_on_the_host() -> None:
 
 
 def _answer_dlpack() -> None:
-    """Says what managed tensors are in DLPack's words: an out-of-tree device's, which other libraries refuse.
+    """Gives managed tensors DLPack's type of an out-of-tree device, which other libraries refuse.
 
-    So ``torch.from_dlpack`` takes them, and shares their memory. PyTorch looks for the name that such a
-    device has before it has one.
+    So ``torch.from_dlpack`` takes them, and shares their memory. PyTorch's own method compares the device
+    with the name that such a device has before it is renamed.
     """
     original = torch.Tensor.__dlpack_device__
 
@@ -183,8 +183,8 @@ def _attend_flexibly() -> None:
 
         return not cards()
 
-    # What torch.compiler.assume_constant_result() sets, which imports all of Dynamo. Nodes stay as they are
-    # while there are tensors.
+    # torch.compiler.assume_constant_result() would set this, but imports all of Dynamo. The result is
+    # constant because nodes do not change while there are tensors.
     host_computes._dynamo_marked_constant = True  # type: ignore[attr-defined]
     original, options = flex_attention._validate_device, flex_attention._apply_kernel_options
 

@@ -1,4 +1,4 @@
-"""Choosing GPUs for this process: a lease, what CUDA will see of it, and the frameworks that are in use."""
+"""Choosing GPUs for this process: a lease, its GPUs as CUDA will see them, and the frameworks in use."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Choice:
         if self not in _live:
             return
         _live.remove(self)
-        with ExitStack() as ending:  # the last first, each whatever the others raise
+        with ExitStack() as ending:  # the last first, each even if another raises
             ending.callback(self.lease.release)
             ending.callback(visible.hide, self._shown)
             ending.callback(frameworks.forget, self)
@@ -198,7 +198,7 @@ def auto_choice(
 
 
 def _started_with(uuids: Sequence[str] | None) -> Sequence[str] | None:
-    """What of these the managed device has, where it has started with simulated GPUs, the only ones here."""
+    """The managed device's GPUs of these, if it has started with simulated GPUs, the only ones here."""
     simulated = [node.name for node in _C.nodes() if node.kind == "sim"] if _C.started() else []
     if not simulated:
         return uuids

@@ -146,7 +146,7 @@ def data_parallel(
 
 
 def replica_seeds(count: int) -> list[int]:
-    """What each replica but the first is seeded with. Nothing is drawn for it."""
+    """The seed of each replica but the first. No random number is drawn for it."""
     if count < 2:
         return [0] * count
     state = hashlib.blake2b(bytes(_C.get_rng_state().tolist()), digest_size=16)

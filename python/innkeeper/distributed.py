@@ -2,8 +2,8 @@
 
 A process group that takes CPU tensors by Gloo takes managed ones too, over the same connections, however it
 was made: ``init_process_group()``, ``init_process_group("gloo")``, ``new_group()``.
-``DistributedDataParallel`` needs nothing else. Where each process of a group has a card of its own, sums and
-what else NCCL does go between the cards, unless the group was asked for as Gloo's.
+``DistributedDataParallel`` needs nothing else. If each process of a group has a GPU of its own, sums and
+NCCL's other operations go between the GPUs, unless the program made the group as Gloo's.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def _create(options: Any, _: Any = None) -> Any:
 
 
 def _between_cards(group: Any) -> Callable[[], tuple[Any, str] | None] | None:
-    """What gives a group NCCL's backend and the node of this process's card, once all its processes ask.
+    """A function that returns a group's NCCL backend and the node of this process's GPU.
 
-    That is at the first collective that could go between cards, and not before: it starts the device.
+    All processes call it at the first collective that could go between GPUs, because it starts the device.
     """
     nccl = getattr(torch._C._distributed_c10d, "ProcessGroupNCCL", None)
     if nccl is None or group.group_size == 1:

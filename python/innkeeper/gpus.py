@@ -41,5 +41,5 @@ class GPU:
 
 
 def gpus() -> list[GPU]:
-    """The machine's GPUs by PCI bus id, whatever ``CUDA_VISIBLE_DEVICES`` says; empty without a driver."""
+    """The machine's GPUs by PCI bus id, for any ``CUDA_VISIBLE_DEVICES``; empty without a driver."""
     return [GPU(**fields) for fields in _C.gpus()]

@@ -69,7 +69,7 @@ def _moved_inside(x: Any, device: str | torch.device, memo: Memo | None) -> Any:
         if is_mapping:
             try:
                 copied[key] = value
-            except Exception:  # a read-only one raises what its author chose
+            except Exception:  # a read-only one raises its author's exception
                 _kind_of_dict(copied).__setitem__(copied, key, value)
         else:
             object.__setattr__(copied, key, value)  # frozen ones too
@@ -94,13 +94,13 @@ def _copied(x: Any) -> Any:
         return x.copy()  # TorchDynamo knows this one
     try:
         copied = copy.copy(x)
-    except Exception:  # a read-only dict refuses its items, with what its author chose
+    except Exception:  # a read-only dict refuses its items, with its author's exception
         if not isinstance(x, dict):
             raise
         copied = x
     if copied is not x or not isinstance(x, dict):
         return copied
-    # What cannot be changed may be its own copy; this one is to be changed.
+    # copy() may return an immutable object itself; this copy must be changed.
     kind = _kind_of_dict(x)
     made = kind.__new__(type(x))
     for key, value in kind.items(x):

@@ -56,7 +56,7 @@ def become(words: list[str]) -> NoReturn:
 def _own_options() -> list[str]:
     """The options of Python that stood before ``-m innkeeper``."""
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
-    last = options.pop()  # innkeeper, behind -m or what ends in it; or -minnkeeper
+    last = options.pop()  # innkeeper after -m or after options that end in m; or -minnkeeper
     if last == "innkeeper":
         last = options.pop()
     last = last.removesuffix("innkeeper").removesuffix("m")

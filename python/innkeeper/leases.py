@@ -47,7 +47,7 @@ class Lease:
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits: what ``INNKEEPER_LEASE`` names, for a job that may lease parts of it."""
+        """16 hexadecimal digits: the value of ``INNKEEPER_LEASE`` for a job that may lease parts of it."""
         return self._granted.id
 
     @property

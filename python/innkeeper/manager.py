@@ -239,7 +239,7 @@ class DeviceManager:
             placement.prefetch(x, node)
         return node
 
-    # What happened.
+    # Statistics.
 
     def stats(self) -> dict[str, Any]:
         """See ``innkeeper.stats``."""

@@ -104,7 +104,7 @@ def _explaining(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _shapes_of_gradients(outputs: Sequence[Tensor], function: str, index: int) -> set[tuple[int, ...]]:
-    """Shapes of what nodes of this name hand to their ``index``-th input on the CPU."""
+    """Shapes of the gradients that nodes of this name pass to their ``index``-th input on the CPU."""
     todo = [x.grad_fn for x in outputs if isinstance(x, Tensor) and x.grad_fn is not None]
     seen, shapes = set(todo), set()
     while todo:

@@ -183,7 +183,7 @@ def _managed_class(wrapper: type, module_class: type) -> type:
 
 
 def _reduce(self: ManagedModule, protocol: int) -> tuple[Any, ...]:
-    """What pickle keeps: as the wrapped class has it, with how to make the class that wraps it."""
+    """The wrapped class's state for pickle, with the way to make the class that wraps it."""
     wrapper, module_class = type(self).__bases__
     reduced: Any = module_class.__reduce_ex__(self, max(protocol, 2))  # type: ignore[arg-type,call-arg]
     made, arguments, *state = reduced

@@ -141,7 +141,7 @@ def run_replicas(
 
 
 class _Modes:
-    """What PyTorch keeps for each thread and a forward depends on: the caller's, for other threads."""
+    """PyTorch's settings per thread on which a forward depends: the caller's, for other threads."""
 
     def __init__(self) -> None:
         self._grad = torch.is_grad_enabled()
@@ -154,7 +154,7 @@ class _Modes:
         self._threads = torch.get_num_threads()
 
     def enter(self, scopes: ExitStack) -> None:
-        torch.set_num_threads(self._threads)  # a new thread has what any set last: a DataLoader's sets 1
+        torch.set_num_threads(self._threads)  # new threads inherit the last value, and DataLoaders set 1
         if self._inference:
             scopes.enter_context(torch.inference_mode())
         scopes.enter_context(torch.set_grad_enabled(self._grad))

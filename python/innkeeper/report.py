@@ -18,7 +18,7 @@ _MOST_MOVED = 12  # lines about blocks moved in a period
 
 
 class Stats(Renamed):
-    """What ``stats`` returns."""
+    """The result of ``stats``."""
 
     former: ClassVar[dict[str, str]] = {"round": "period", "planned_rounds": "planned_periods"}
 
@@ -64,7 +64,7 @@ def format_bytes(count: int) -> str:
 
 
 def _tensors_of(owners: tuple[nn.Module | Optimizer, ...]) -> Iterator[tuple[str, object]]:
-    """What modules and optimizers own, by name; an optimizer's parameters have their modules' names."""
+    """Objects of modules and optimizers, by name; an optimizer's parameters have their modules' names."""
     names: dict[Tensor, str] = {}
     for owner in owners:
         if isinstance(owner, nn.Module):

@@ -39,7 +39,7 @@ class _ManagedMeta(type(Tensor)):  # type: ignore[misc]  # the metaclass has no 
 class ManagedTensor(Tensor, metaclass=_ManagedMeta):
     """Makes and recognises tensors on the managed device.
 
-    ``ManagedTensor(...)`` takes what ``torch.Tensor(...)`` takes, and ``dtype=`` and ``requires_grad=``. It
+    ``ManagedTensor(...)`` takes the arguments of ``torch.Tensor(...)``, ``dtype=`` and ``requires_grad=``. It
     and the class methods give plain tensors. ``x.as_subclass(ManagedTensor)`` gives one that is moved to the
     device at its first use in an operator, and whose results are such tensors too; that costs a few
     microseconds an operator, which a plain managed tensor does not. A class derived from it does so too.
@@ -150,7 +150,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
 
     @classmethod
     def _moved(cls, x: Any) -> Any:
-        """Moves what as_subclass made of a CPU tensor, in place unless a graph was recorded on it."""
+        """Moves as_subclass's result for a CPU tensor, in place unless a graph was recorded on it."""
         if not issubclass(type(x), ManagedTensor) or _C.is_managed(x.device):
             return x
         there = _put(x, DEVICE)
@@ -182,7 +182,7 @@ def _put(x: Tensor, device: str | torch.device) -> Tensor:
     return x
 
 
-# What only asks (x.shape), converts (x.cpu()), or reads the CPU's memory (x.numpy()).
+# Functions that only query (x.shape), convert (x.cpu()), or read the CPU's memory (x.numpy()).
 _NEED_NO_MOVE = frozenset(
     {"__get__", "__set__", "__delete__", "__repr__", "as_subclass", "cpu", "cuda", "to", "size"}
     | {"__len__", "__hash__", "dim", "ndimension", "numel", "nelement", "element_size", "stride", "type"}

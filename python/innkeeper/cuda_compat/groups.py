@@ -53,7 +53,7 @@ def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
             said.arguments["backend"] = translated(backend)
         device = said.arguments.get("device_id")
         if isinstance(device, int) or (isinstance(device, torch.device) and _C.is_managed(device)):
-            said.arguments["device_id"] = None  # a process has one device, whatever its number
+            said.arguments["device_id"] = None  # a process has only one device
         if "device_ids" in said.arguments:  # barrier's, for NCCL
             said.arguments["device_ids"] = None
         return original(*said.args, **said.kwargs)

@@ -35,7 +35,7 @@ def forget(choice: Choice) -> None:
 
 
 def _limit() -> None:
-    # One part serves all of JAX's GPUs: the least of what all choices of a GPU were promised of it together.
+    # One part serves all of JAX's GPUs: the least sum of the bytes promised to all choices of one GPU.
     with visible._lock:
         held = [choice for choice in _limiting if choice.lease.held]
         parts = []

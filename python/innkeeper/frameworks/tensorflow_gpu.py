@@ -25,10 +25,10 @@ _live: list[Choice] = []
 
 
 def prepare(choice: Choice) -> None:
-    """Soft placement, and memory that grows, by what TensorFlow reads when it starts CUDA.
+    """Soft placement, and memory that grows, by settings that TensorFlow reads when it starts CUDA.
 
-    Its devices are not asked for: that starts CUDA with the GPUs that are shown now, and the program may
-    choose others before its session.
+    It does not ask for TensorFlow's devices: that starts CUDA with the GPUs that are shown now, and the
+    program may choose others before its session.
     """
     _tensorflow().config.set_soft_device_placement(True)
     _live.append(choice)

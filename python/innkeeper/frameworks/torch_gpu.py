@@ -1,6 +1,6 @@
 """PyTorch: the current device, and its caching allocator's limit. Nothing here starts CUDA without need.
 
-What would start it is put off until the program does, by the queue that ``torch.cuda.manual_seed`` uses, too.
+Calls that would start it wait until the program starts it, in the queue that ``torch.cuda.manual_seed`` uses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def prepare(choice: Choice) -> None:
 
 
 def _limit(uuid: str, ordinal: int) -> None:
-    # The allocator has one limit for each GPU, so it is what all choices of that GPU were promised together.
+    # The allocator has one limit for each GPU, so it is the sum of the bytes promised to that GPU's choices.
     with _lock:
         promised = sum(each.memory or 0 for each in _limiting if uuid in each.uuids and each.lease.held)
         total = torch.cuda.get_device_properties(ordinal).total_memory

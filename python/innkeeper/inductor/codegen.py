@@ -148,7 +148,7 @@ class _Ways:
         """None: each operator runs where it is placed."""
 
     def codegen_device_guard_exit(self) -> None:
-        """None was entered; but what trims the module's end stops at this line."""
+        """No guard was entered, but the code that trims the module's end stops at this line."""
         self.writeline("pass")  # type: ignore[attr-defined]
 
     def make_allocation(self, name: str, device: torch.device, *rest: Any, **options: Any) -> str:
@@ -195,7 +195,7 @@ class PythonWrapper(_Ways, PythonWrapperCodegen):
         return SubgraphPythonWrapper(subgraph_name, parent_wrapper, partition_signatures)
 
     def write_header(self) -> None:
-        """Names what stands for our kernels."""
+        """Imports the replacements of the kernels."""
         super().write_header()
         for module, name in ((kernel, kernel.compiled_kernel), (launch, launch.launched_kernel)):
             self.imports.writeline(f"from {module.__name__} import {name.__name__}")

@@ -39,7 +39,7 @@ def is_ours(graph: fx.GraphModule) -> bool:
 
 
 def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any], settings: dict[str, Any]) -> Any:
-    """What stands for a graph of Dynamo's. Its forward and its backward are compiled each."""
+    """The replacement of a graph of Dynamo's. Its forward and its backward are compiled each."""
     label, why = _label()
     if others := labels.other_devices(graph):
         label, why = None, f"it has tensors on {', '.join(sorted(others))} beside managed ones"
@@ -63,7 +63,7 @@ def _compile(graph: fx.GraphModule, inputs: Sequence[Any], *, label: torch.devic
 
 
 def _label() -> tuple[torch.device | None, str]:
-    """What stands for managed in graphs: a device whose kernels all nodes that compute run. Else why not."""
+    """The label of managed in graphs: a device whose kernels all computing nodes run. Else the reason."""
     cards = labels.cards()
     if not cards:
         return labels.HOSTS, ""
@@ -81,7 +81,7 @@ def _tell(graph: fx.GraphModule, why: str) -> None:
 
 
 class _Uncompiled:
-    """The graph itself, called as what Inductor makes is."""
+    """The graph itself, with the calling convention of Inductor's output."""
 
     _boxed_call = True
 

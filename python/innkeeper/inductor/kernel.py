@@ -18,7 +18,7 @@ READ, WRITTEN, SIZE, NUMBER = "rwsn"
 
 
 def compiled_kernel(compiled: Any) -> Any:
-    """What stands for the kernel: a callable, or a future of one while the compiler is at work."""
+    """The kernel's replacement: a callable, or a future of one while the compiler runs."""
     if isinstance(compiled, LambdaFuture):
         return LambdaFuture(lambda: _operator(compiled.result()), future=compiled.future)
     return _operator(compiled)

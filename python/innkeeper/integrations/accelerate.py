@@ -25,12 +25,12 @@ from innkeeper.integrations.imports import add_to_lists, replace, replace_method
 
 
 def chosen() -> bool:
-    """Whether accelerate, and what asks it, is to use the managed device."""
+    """Whether accelerate, and the libraries that ask it, must use the managed device."""
     return os.environ.get(ACCELERATE_DEVICE) == DEVICE
 
 
 def room() -> int:
-    """What tensors may take in memory, on all nodes together."""
+    """Bytes of memory for tensors, on all nodes together."""
     return sum(int(node.budget) for node in _C.nodes() if node.kind != "disk")
 
 

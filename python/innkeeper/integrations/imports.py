@@ -71,7 +71,7 @@ class _Loader(Loader):
 
 
 def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
-    """Puts ``make(what stands there)`` in its place, there and in every module that took it from there.
+    """Replaces ``name`` by ``make`` of its value, there and in every module that imported it from there.
 
     A library that has no such name (another version) stays as it is.
     """
@@ -85,7 +85,7 @@ def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
 
 
 def replace_method(module: ModuleType, path: str, make: Callable[[Any], Any]) -> None:
-    """The same for ``"Class.method"``. ``make`` is given what stands in the class, as it stands there."""
+    """The same for ``"Class.method"``. ``make`` gets the class's attribute, unbound."""
     owner, name, own = _method(module, path)
     if own is not None:
         setattr(owner, name, make(own))
@@ -109,7 +109,7 @@ def add_to_lists(module: ModuleType, path: str, device: str, beside: str = "xpu"
 
 
 def _method(module: ModuleType, path: str) -> tuple[Any, str, Any]:
-    """The class, the method's name and what stands there; None where a version has none."""
+    """The class, the method's name and the class's attribute; None if a version has none."""
     owner_name, _, name = path.partition(".")
     owner = getattr(module, owner_name, None)
     return owner, name, None if owner is None else inspect.getattr_static(owner, name, None)

@@ -41,7 +41,7 @@ class Managed:
         managed_device.empty_cache()
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:
-        """What DeviceStatsMonitor logs."""
+        """The figures that DeviceStatsMonitor logs."""
         return managed_device.memory_stats(device)
 
     @staticmethod
@@ -186,7 +186,7 @@ def _set_random(own: Any) -> Any:
 
 
 def _adapt_seed(seed: ModuleType) -> None:
-    # What Trainer computes for a check before training draws nothing from the training's stream.
+    # Trainer's check before training must draw no number from the training's stream.
     if hasattr(seed, "_collect_rng_states") and hasattr(seed, "_set_rng_states"):
         replace(seed, "_collect_rng_states", _collect_random)
         replace(seed, "_set_rng_states", _set_random)

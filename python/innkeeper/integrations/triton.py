@@ -25,7 +25,7 @@ from torch import Tensor
 
 
 def _tensor_of(argument: Any) -> Any:
-    """A tensor; that of a descriptor, which a kernel loads blocks by; or what else it is."""
+    """A tensor; the tensor of a descriptor, by which a kernel loads blocks; or the argument itself."""
     return argument if isinstance(argument, Tensor) else getattr(argument, "base", argument)
 
 

@@ -147,7 +147,7 @@ class DeviceProperties(NamedTuple):
 
 
 def computing_nodes() -> list[_C.NodeInfo]:
-    """The nodes where operators run: what torch.cuda's users mean by device memory. Starts the runtime."""
+    """The nodes where operators run; torch.cuda's users call them device memory. Starts the runtime."""
     return [node for node in _C.nodes() if node.computes]
 
 

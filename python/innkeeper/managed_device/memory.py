@@ -94,7 +94,7 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
 
 
 def flattened(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """What stands in the dict and in dicts within, by its keys joined by dots, in order."""
+    """The values of the dict and of dicts within, by their keys joined by dots, in order."""
     flat: dict[str, Any] = {}
     for key in sorted(nested):
         value = nested[key]
@@ -103,7 +103,7 @@ def flattened(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def memory_snapshot(*_: Any, **__: Any) -> list[dict[str, Any]]:
-    """What ``_snapshot()`` has of tensors' memory: a list of segments, in torch.cuda's form."""
+    """Tensors' memory in ``_snapshot()``: a list of segments, in torch.cuda's form."""
     segments: list[dict[str, Any]] = _snapshot()["segments"]
     return segments
 

@@ -47,7 +47,7 @@ class _History:
         self._first = _C.block_number(torch.empty(1, device=DEVICE))
 
     def read(self, text: str) -> None:
-        """Takes in what ``_C.trace_stop()`` returned."""
+        """Reads the text that ``_C.trace_stop()`` returned."""
         for line in text.splitlines():
             kind, _, rest = line.partition(" ")
             if kind == "O":
@@ -156,7 +156,7 @@ def _record_memory_history(
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:
-    """What operators have touched since recording began and is alive, a segment each, and all events so far.
+    """Live blocks that operators have touched since recording began, a segment each, and all events so far.
 
     Recording goes on. Times are ordinals of events; all nodes are one device.
 
