@@ -1,11 +1,11 @@
-"""What `make check CHANGED=1` runs: the parts of `make check` that the changed files reach.
+"""The commands of `make check CHANGED=1`: the parts of `make check` that the changed files affect.
 
 Usage: check_changed.py [--list] [REVISION]
 
-Changed is what differs from REVISION (HEAD), untracked files too. Core's tests are those of the folders of
-src/ that may include a changed one; Python tests are those of the topics that TOPICS gives, and the test
-files that were changed or use a changed helper, be it through other helpers. The layers and sizes are
-always checked. A file that no rule covers, such as a CMakeLists.txt, reaches all of make check. With --list
+Changed files are those that differ from REVISION (HEAD), untracked ones included. Core's tests are those of
+the directories of src/ that may include a changed one. Python tests are those of the topics in TOPICS, and
+the test files that changed or use a changed helper, directly or through other helpers. The layers and sizes
+are always checked. A file without a rule, such as a CMakeLists.txt, affects all of make check. With --list
 it prints the commands and runs none.
 """
 
@@ -51,7 +51,7 @@ TOPICS: list[tuple[str, list[str]]] = [
     ("CHANGELOG.md", ["docs"]),
     ("examples/", ["docs"]),
 ]
-# What make check does not try, but another tier.
+# Files that another tier tests, not make check.
 LATER = (
     "bench/",
     "tests/compat/",
@@ -77,7 +77,7 @@ PROGRAM = (
 
 
 def changed_files(revision: str) -> list[str]:
-    """What differs from the revision, be it gone, and what git does not track."""
+    """Files that differ from the revision, deleted ones too, and files that git does not track."""
 
     def git(*words: str) -> list[str]:
         done = subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=True)
@@ -172,7 +172,7 @@ def has_a_rule(name: str) -> bool:
 
 
 def commands(changed: list[str]) -> list[str]:
-    """What to run, as lines for bash in which tools/run_tests.sh is sourced."""
+    """The commands to run, as lines for bash in which tools/run_tests.sh is sourced."""
     unknown = [name for name in changed if not has_a_rule(name)]
     if unknown:
         print(f"no rule says what {', '.join(unknown)} reaches, so all is run")
@@ -208,7 +208,7 @@ def main(arguments: list[str]) -> int:
     print(f"{len(changed)} changed files reach:\n" + "\n".join(f"  {line}" for line in lines), flush=True)
     if only_list:
         return 0
-    # Each, whatever the others find; without a build there is nothing to run.
+    # Each runs even if another fails; without a build there is no test to run.
     each = [line if line.startswith("build") else f"{line} || failed=1" for line in lines]
     verdict = '[ "$failed" = 0 ] || die "failed; tests that failed again: make test FAILED=1"; echo passed'
     script = "\n".join(["source tools/common.sh; source tools/run_tests.sh; failed=0", *each, verdict])

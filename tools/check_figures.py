@@ -54,7 +54,7 @@ class Line:
 
 @dataclass
 class Section:
-    """What stands below one heading."""
+    """The text below one heading."""
 
     line: int
     lines: list[Line]
@@ -86,7 +86,7 @@ def sections(text: str) -> list[Section]:
 
 
 class History:
-    """What git can tell of the tree at `root`."""
+    """Git's history of the tree at `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

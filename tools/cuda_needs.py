@@ -1,4 +1,4 @@
-"""What PyTorch in this environment needs beside NVIDIA's packages, for pip; --cuda: the CUDA it is for.
+"""Requirements of this environment's PyTorch beside NVIDIA's packages, for pip; --cuda: its CUDA version.
 
 PyTorch is not imported: its libraries want a driver.
 """

@@ -26,7 +26,7 @@ INK, PALE, LINE, STRONG = "#1f2933", "#eef2f7", "#7b8794", "#1d4ed8"
 
 @dataclass
 class Figure:
-    """An SVG in the making: width and height in pixels, and what to say of it in words."""
+    """An SVG under construction: width and height in pixels, and its description in words."""
 
     title: str
     description: str
@@ -133,7 +133,7 @@ def enumerators(path: str, name: str) -> list[str]:
 
 
 def replica_states() -> Figure:
-    """What each event makes of a replica."""
+    """The state of a replica after each event."""
     events = enumerators("src/residency/state.h", "ReplicaEvent")
     rows = table_in("src/residency/state.h", "kTransitions")
     names = [row[0] for row in rows]
@@ -218,7 +218,7 @@ PATH = (
 
 
 def operand_path() -> Figure:
-    """What happens between a call of an operator and its result."""
+    """The stages between a call of an operator and its result."""
     for stage in PATH:
         text = (TOP / stage.path).read_text()
         if not re.search(rf"(?:^|[\w>*&] |::){stage.function}\([^;]*\) (?:const )?\{{", text, re.MULTILINE):

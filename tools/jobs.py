@@ -99,7 +99,7 @@ NIGHTLY = [
 
 @dataclass
 class Outcome:
-    """What became of a job."""
+    """The result of a job."""
 
     job: Job
     result: str  # passed, failed or not run
@@ -108,7 +108,7 @@ class Outcome:
 
 
 def git(*words: str) -> str:
-    """What git prints, stripped; nothing where it fails."""
+    """Git's output, stripped; empty if it fails."""
     done = subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
@@ -244,7 +244,7 @@ def note_nightly(outcome: Outcome) -> None:
 
 
 def run_all(jobs: Sequence[Job], note: Callable[[Outcome], None]) -> int:
-    """Runs jobs in turn and notes what becomes of each; returns the exit status."""
+    """Runs jobs in turn and records each result; returns the exit status."""
     outcomes = []
     for job in jobs:
         outcomes.append(run(job))
@@ -254,7 +254,7 @@ def run_all(jobs: Sequence[Job], note: Callable[[Outcome], None]) -> int:
 
 
 def ci() -> int:
-    """Runs what continuous integration runs; returns the exit status."""
+    """Runs the jobs of continuous integration; returns the exit status."""
     began = time.monotonic()
     subprocess.run(["tools/setup.sh", "verify"], cwd=TOP, check=True)
     print(f"\nSet-up took {(time.monotonic() - began) / 60:.1f} min", flush=True)

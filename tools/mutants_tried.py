@@ -1,7 +1,7 @@
-"""What became of the mutants that tools/mutate.py tried, kept in build/ from one run to the next.
+"""The outcomes of the mutants that tools/mutate.py tried, kept in build/ from one run to the next.
 
-A run of whole lists takes hours: one that was stopped goes on where it was, and one that has a limit begins
-with the mutants that were tried longest ago, so that runs of an hour come round to each.
+A run of whole lists takes hours. A stopped run goes on at the next call, and a run with a limit begins with
+the mutants that were tried longest ago, so that runs of an hour reach each of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compi
 
 @dataclass
 class Outcome:
-    """What became of one mutant."""
+    """The outcome of one mutant."""
 
     mutant: Mutant
     verdict: str

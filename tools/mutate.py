@@ -131,7 +131,7 @@ def end_children() -> None:
 
 
 def end(number: int, _frame: object) -> None:
-    """Ends what runs, which may be a mutant that would run for ever, and this program."""
+    """Ends the running mutants, which may never end by themselves, and this program."""
     end_children()
     for mark in list(MARKS):
         end_marked(mark)

@@ -2,8 +2,7 @@
 
     Compiling core, which needs no PyTorch: 12 of 27, about 1 min left
 
-All that the build prints goes to LOG, whose end is shown where the build fails. The exit status is the
-command's.
+The build's whole output goes to LOG; its end is shown if the build fails. The exit status is the command's.
 """
 
 from __future__ import annotations

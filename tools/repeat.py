@@ -36,7 +36,7 @@ SHOWN = 10
 
 @dataclass
 class Record:
-    """Of one test: what each run took, and in which it failed."""
+    """One test: seconds of each run, and the runs in which it failed."""
 
     seconds: list[float] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
