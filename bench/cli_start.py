@@ -46,7 +46,7 @@ card GPU-2000bbbb-0000-0000-0000-000000000000
   power 75 700
   temperature 30
 """
-# What GPUtil asks for: index, uuid, load, total, used, free, driver, name, serial, two displays, temperature.
+# GPUtil's columns: index, uuid, load, total, used, free, driver, name, serial, two displays, temperature.
 NVIDIA_SMI = """#!/bin/sh
 echo '0, GPU-1000aaaa-0000-0000-0000-000000000000, 35, 142336, 3072, 139264, 550.54.15, H200, 1, No, No, 41'
 echo '1, GPU-2000bbbb-0000-0000-0000-000000000000, 0, 142336, 0, 142336, 550.54.15, H200, 2, No, No, 30'
@@ -55,7 +55,7 @@ echo '1, GPU-2000bbbb-0000-0000-0000-000000000000, 0, 142336, 0, 142336, 550.54.
 
 @dataclass
 class Contender:
-    """A command, and what its runs took, in milliseconds."""
+    """A command, and the times of its runs, in milliseconds."""
 
     command: list[str]
     wall: list[float] = field(default_factory=list)

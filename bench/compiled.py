@@ -1,4 +1,4 @@
-"""torch.compile: what Inductor gains on the managed device, and on plain PyTorch's CPU, in the same rounds.
+"""torch.compile: Inductor's gain on the managed device, and on plain PyTorch's CPU, in the same rounds.
 
 Each model's training step (forward, backward, AdamW) runs eager and compiled, as plain PyTorch on the CPU and
 managed on the host node, one after the other, the order turned about from round to round. Gains are medians

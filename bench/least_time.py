@@ -90,7 +90,7 @@ class Step:
 
 
 def steps_of(record: Path, machine: Machine) -> list[Step]:
-    """The steps of a record, and what precedes the first one. The format: ``src/trace/recorder.h``."""
+    """The steps of a record, and the part before the first one. The format: ``src/trace/recorder.h``."""
     steps = [Step([], [], [])]
     with gzip.open(record, "rt") as lines:
         for line in lines:

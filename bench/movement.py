@@ -45,7 +45,7 @@ class Row:
 
 
 def simulated(name: str, *arguments: str, nodes: str, sim: str, planning: str = "on") -> dict[str, float]:
-    """What case ``name`` of this file finds in a process of its own on these nodes."""
+    """The result of case ``name`` of this file in a process of its own on these nodes."""
     settings = {"INNKEEPER_SIM": sim, "INNKEEPER_PLANNING": planning}
     found: dict[str, float] = found_apart("--case", name, *arguments, what=name, nodes=nodes, **settings)
     return found

@@ -1,10 +1,10 @@
-"""Which form of an optimizer is fastest where a model does not fit: one for each tensor, lists, or fused.
+"""The fastest form of an optimizer if a model does not fit: one call for each tensor, lists, or fused.
 
-Training steps of the models of ``bench/traces``, without data, on a simulated card with less and less room,
-each in a process of its own. Times are the simulator's, in milliseconds a step, of steps behind those in
-which plans are made: with room for all, and with a part of the peak, ``on demand`` without plans and
-``recompute`` where blocks may be computed again. AdamW's forms are PyTorch's own: ``foreach=False``, what one
-gets by default, which are lists, and ``fused=True``, which reads each tensor once.
+Training steps of the models of ``bench/traces``, without data, on a simulated GPU with less and less memory,
+each in a process of its own. Times are the simulator's, in milliseconds a step, of steps after those in which
+plans are made: with memory for all, and with a part of the peak, ``on demand`` without plans and
+``recompute`` with plans that may recompute blocks. AdamW's forms are PyTorch's own: ``foreach=False``, the
+default, which uses lists, and ``fused=True``, which reads each tensor once.
 
     python bench/optimizers.py
     python bench/optimizers.py --only bert-large --share 0.6

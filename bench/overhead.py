@@ -258,7 +258,7 @@ def training_row(width: int, rounds: int) -> Row:
 
 @dataclass
 class Measured:
-    """What one process has measured."""
+    """The measurements of one process."""
 
     cases: list[Row]
     hottest: list[Row]
@@ -322,7 +322,7 @@ def print_table(host: Sequence[Row], simulated: Sequence[Row]) -> None:
 
 
 def print_hottest(host: Measured, simulated: Measured) -> None:
-    """What each of the sixty costs above plain PyTorch; the median and the worst of them."""
+    """The cost of each of the sixty above plain PyTorch; the median and the worst of them."""
     table = Table("operator", title=f"The {len(host.hottest)} hottest operators, above plain PyTorch")
     for title in ("plain PyTorch", "host", "simulated GPU"):
         table.add_column(title, justify="right")

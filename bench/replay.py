@@ -95,7 +95,7 @@ def cells(found: Found) -> Iterator[list[str]]:
 
 
 def host_line(all_found: list[Found]) -> str:
-    """How much host memory was held, of what blocks took there."""
+    """The host memory held, in multiples of the blocks' bytes there."""
     held = sorted(
         (row["host_bytes_held"] / row["host_bytes"], f"{found['model']} at {row['share']:.0%}")
         for found in all_found
@@ -110,7 +110,7 @@ def host_line(all_found: list[Found]) -> str:
 
 
 def order_line(all_found: list[Found]) -> str:
-    """What moves without plans, beside what would by the order of use alone (LRU)."""
+    """The moves without plans, compared with those by the order of use alone (LRU)."""
     rows = [row for found in all_found for row in found["rows"] if row.get("by_use", {}).get("bytes_in")]
     parts = []
     for what, key in (("bytes in", "bytes_in"), ("time", "seconds")):
@@ -140,7 +140,7 @@ def behind(found: Found, row: dict[str, Any], way: str, of: str) -> str:
 
 
 def others_lines(all_found: list[Found]) -> Iterator[str]:
-    """How we do beside each of what people do today, and where we are behind."""
+    """Innkeeper compared with each of today's ways, and the rows in which it is slower."""
     rows = [(found, row) for found in all_found for row in found["rows"] if "failed" not in row]
     for way in OTHERS:
         fit = [(found, row) for found, row in rows if "seconds" in row[way]]

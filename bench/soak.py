@@ -70,7 +70,7 @@ class Pause(torch.autograd.Function):
 
 
 class Twin:
-    """A model on managed, the same on the CPU, and what trains both."""
+    """A model on managed, the same on the CPU, and the optimizers of both."""
 
     def __init__(self, make, optimizer) -> None:
         torch.manual_seed(1)
@@ -128,7 +128,7 @@ class Twin:
 
 
 def language(r: random.Random) -> tuple[Tensor, Tensor]:
-    """Tokens and what comes next, of a drawn shape."""
+    """Tokens and the next token of each, of a drawn shape."""
     data = torch.Generator().manual_seed(r.randrange(1 << 32))
     tokens = torch.randint(0, 96, (r.randint(1, 5), r.randint(4, 40) + 1), generator=data)
     return tokens[:, :-1], tokens[:, 1:]

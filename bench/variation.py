@@ -52,7 +52,7 @@ def record(name: str, seed: int, path: Path) -> None:
 
 
 def played(name: str, seed: int, folder: Path, program: Path) -> list[Cell | str]:
-    """Of each share what plans cost, or why it does not fit."""
+    """For each share the cost of plans, or the reason why it does not fit."""
     path = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower())}-{seed}.trace"
     if not path.exists():
         draft = path.with_suffix(f".{os.getpid()}")

@@ -30,7 +30,7 @@ MIB = 1 << 20
 
 
 class Heap(ctypes.Structure):
-    """What mallinfo2() returns."""
+    """The result of mallinfo2()."""
 
     _fields_ = [
         (name, ctypes.c_size_t)

@@ -62,7 +62,7 @@ def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dic
         nodes: ``INNKEEPER_NODES`` for ``managed``.
 
     Returns:
-        What ``demo_run.py`` wrote: losses, seconds, hash, steps, and for ``managed`` statistics and samples.
+        The output of ``demo_run.py``: losses, seconds, hash, steps; for ``managed`` statistics and samples.
 
     Raises:
         DemoError: the process failed.

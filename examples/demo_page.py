@@ -221,7 +221,7 @@ def less_memory(ample: Run, tight: Run) -> str:
 
 
 def price(plain: Run, ample: Run, tight: Run) -> str:
-    """What less memory costs, and why."""
+    """The cost of less memory, and the reason."""
     clock = clock_of(tight)
     fast, slow = typical(ample, clock) or 0.0, typical(tight, clock) or 0.0
     unit = seconds_unit(slow)
@@ -297,7 +297,7 @@ def commit() -> str:
 
 
 def how_made(runs: Sequence[Run], command: Sequence[str]) -> str:
-    """What makes these numbers again."""
+    """The way to make these numbers again."""
     facts = {"command": f"<code>{escape(shlex.join(command))}</code>"}
     if found := commit():
         facts["commit"] = f"<code>{escape(found)}</code>"

@@ -65,7 +65,7 @@ class Plot:
         return "".join(parts).strip()
 
     def area(self, points: Sequence[Point], kind: str, below: Sequence[Point] | None = None) -> None:
-        """What lies between ``points`` and ``below``, by default the lower edge."""
+        """The area between ``points`` and ``below``, by default the lower edge."""
         floor = below if below is not None else [(points[0][0], 0.0), (points[-1][0], 0.0)]
         self._drawn.append(f'<path class="area {kind}" d="{self._path([*points, *reversed(floor)])}z"/>')
 

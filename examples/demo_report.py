@@ -67,7 +67,7 @@ def is_simulated(run: Run) -> bool:
 
 
 def clock_of(run: Run) -> str:
-    """The clock that says what memory costs: the simulated GPU's, which other programs do not disturb."""
+    """The clock for the cost of less memory: the simulated GPU's, which other programs do not disturb."""
     return "simulated_seconds" if is_simulated(run) else "seconds"
 
 

@@ -1,7 +1,7 @@
-"""Tensors on different devices, without a device in sight: they are brought together where they are used.
+"""Tensors on different nodes, without a device in the program: the engine moves them where they are used.
 
 Two simulated GPUs of 1 MiB each and a host. First two tensors are put on different GPUs by hand and added;
-then 40 tensors of 128 KiB, five times what fits on both GPUs, are made, summed and checked.
+then 40 tensors of 128 KiB, five times the memory of both GPUs, are made, summed and checked.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     p.add_argument("--nodes", default="sim:4x256KiB,host:1GiB")
     args = p.parse_args(arguments)
     innkeeper.configure(args.nodes)
-    torch.set_num_threads(1)  # the experiments are what runs in parallel
+    torch.set_num_threads(1)  # parallelism comes from the experiments
 
     with ThreadPoolExecutor(args.threads) as pool:
         futures = [pool.submit(run_experiment, n, args.steps, args.width) for n in range(args.experiments)]

@@ -73,7 +73,7 @@ class GPT(nn.Module):
         for name, parameter in self.named_parameters():
             if name.endswith(
                 ("projection.weight", "mlp.2.weight")
-            ):  # what flows into the residual stays small
+            ):  # keeps the additions to the residual small
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers))
 
     @staticmethod

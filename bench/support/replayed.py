@@ -1,4 +1,4 @@
-"""What ``innkeeper replay`` says of a record."""
+"""The output of ``innkeeper replay`` for a record."""
 
 from __future__ import annotations
 

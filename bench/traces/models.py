@@ -1,6 +1,6 @@
-"""Models of the shapes that people train, in plain PyTorch: what ``record.py`` and benchmarks train.
+"""Models of realistic shapes, in plain PyTorch, for ``record.py`` and benchmarks.
 
-Nothing is computed there (``data=off``), so their size is no matter.
+The recording computes nothing (``data=off``), so their size does not matter.
 """
 
 from __future__ import annotations
