@@ -108,7 +108,7 @@ def _accumulate_as_behind() -> None:
 
 
 def _computing_device() -> torch.device:
-    """The device that runs the kernels: a card, or the CPU, which computes for simulated ones too."""
+    """The device that runs the kernels: a GPU, or the CPU, which computes for simulated ones too."""
     from innkeeper.managed_device.device import computing_nodes
 
     kinds = {node.kind for node in computing_nodes()}
@@ -118,10 +118,10 @@ def _computing_device() -> torch.device:
 def _split_batches_over_nodes() -> None:
     """Has ``nn.DataParallel`` of a module on the one managed device go over the nodes.
 
-    Another is as without us, and so is all of it where each node has a device index.
+    Other modules work as without Innkeeper, and so do all if each node has a device index.
 
-    PyTorch asks which accelerator there is, not where the module is, and numbers an accelerator's devices;
-    ours has one. Which of the two it is can change: programs wrap a module, and then move it.
+    PyTorch asks for the present accelerator, not for the module's device, and numbers an accelerator's
+    devices; the managed one has one. The module's device can change: programs wrap a module, then move it.
     """
     import torch.nn.parallel.data_parallel  # noqa: F401  (the module; its name in the package is a function)
 

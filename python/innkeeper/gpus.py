@@ -26,7 +26,7 @@ class GPU:
     utilization: float | None
     """0 to 1."""
     power: float | None
-    """Watts; of an instance: its card's."""
+    """Watts; of an instance: its GPU's."""
     power_limit: float | None
     """Watts."""
     temperature: int | None

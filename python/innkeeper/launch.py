@@ -1,8 +1,8 @@
 """``python -m innkeeper``: becomes the Python that runs a script made for CUDA, on the managed device.
 
-The process is replaced by ``python script.py ...``, with a folder on ``PYTHONPATH`` whose ``sitecustomize``
-loads ``innkeeper.cuda_compat`` when PyTorch is imported. So tracebacks, ``sys.argv``, ``__main__``, exit
-codes and signals are Python's own, and every Python that the script starts is told as well.
+The process is replaced by ``python script.py ...``, with a directory on ``PYTHONPATH`` whose
+``sitecustomize`` loads ``innkeeper.cuda_compat`` when PyTorch is imported. So tracebacks, ``sys.argv``,
+``__main__``, exit codes and signals are Python's own, and every Python that the script starts does the same.
 """
 
 from __future__ import annotations

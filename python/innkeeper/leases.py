@@ -89,7 +89,7 @@ class Lease:
         self._granted.resize(memory)
 
     def renew(self, seconds: float) -> None:
-        """Lets it expire so many seconds from now.
+        """Lets it expire that many seconds from now.
 
         Raises:
             RuntimeError: it is over.

@@ -100,7 +100,7 @@ class DeviceManager:
     """
 
     retry_limit: int = 10
-    """How often ``find_device`` looks again when no node has room."""
+    """How often ``find_device`` looks again when no node has free space."""
     wait_time: float = 0.1
     """Seconds between two looks."""
     size_heuristic: Callable[[int], int] = staticmethod(lambda nbytes: nbytes)

@@ -1,4 +1,4 @@
-"""Where bytes are and where they should be: the verbs on tensors and modules, and homes of threads.
+"""Where bytes are and where they should be: the verbs on tensors and modules, and threads' preferred nodes.
 
 Every verb takes a managed tensor, or a module and then means all its parameters and buffers. A view shares
 its block with its base, so a verb on one is a verb on both. A node is named as in ``manager().nodes``:
@@ -132,7 +132,7 @@ def resident(
 
     Raises:
         ValueError: there is no such node.
-        torch.OutOfMemoryError: the node has no room.
+        torch.OutOfMemoryError: the node has no free space.
 
     """
     tensors = managed_tensors(x)

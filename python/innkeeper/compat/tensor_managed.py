@@ -128,7 +128,7 @@ class DeviceManager:
         Args:
             space_estimate: bytes.
             disperse: True spreads: the device with most free memory. False packs: the one with least that
-                has room.
+                has enough.
 
         """
         for attempt in range(self.retry_limit + 1):
@@ -170,7 +170,7 @@ class DeviceManager:
         return self.find_device(self.size_estimate(obj), disperse=disperse)
 
     def cpu(self, *_: Any, **__: Any) -> torch.device:
-        """The CPU, which has room for everything that is there."""
+        """The CPU, which has memory for all its tensors."""
         return self.cpu_device
 
     def send(
@@ -209,7 +209,7 @@ class ManagedTensor(tensor.ManagedTensor):  # type: ignore[metaclass]
         if device is None and not _C.is_managed(self.device):
             device = device_manager.cuda(self, disperse=disperse)
         if device is not None and torch.device(device).type == "cpu":
-            device = None  # no device has room now: the engine makes some
+            device = None  # no device has free space now: the engine makes some
         return super().cuda(device, **options)
 
     @classmethod

@@ -195,7 +195,7 @@ def get_device_properties(device: Any = None) -> Properties:
 
 
 def get_device_name(device: Any = None) -> str:
-    """Such as ``"managed sim:0"``; a card says its own."""
+    """Such as ``"managed sim:0"``; a GPU has its own name."""
     return get_device_properties(device).name
 
 
@@ -220,7 +220,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Whether every node is a card that has TF32."""
+    """Whether every node is a GPU that has TF32."""
     return is_bf16_supported() and all(node.kind == "cuda" for node in computing_nodes())
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from innkeeper.choice import Choice
 
 allocator_bytes = _C.allocator_bytes
-"""What a framework's allocator may have of a lease of so many bytes: the CUDA context has the rest."""
+"""Bytes of a lease that a framework's allocator may have; the CUDA context has the rest."""
 
 _limiting: list[Choice] = []
 _lock = threading.RLock()  # so that the limit that is set last knows all of them
@@ -89,6 +89,6 @@ def forget(choice: Choice) -> None:
     for uuid in choice.uuids:
         try:
             (ordinal,) = visible.ordinals([uuid])
-        except RuntimeError:  # the card is lost, or CUDA was started with another one
+        except RuntimeError:  # the GPU is lost, or CUDA was started with another one
             continue
         _limit(uuid, ordinal)

@@ -126,7 +126,7 @@ _TRITONS = "async_compile.triton("
 
 
 class _Ways:
-    """How our modules differ from Inductor's: they say managed where the graph has the label."""
+    """Difference from Inductor's modules: these say managed where the graph has the label."""
 
     def define_kernel(self, kernel_name: str, kernel_body: str, *rest: Any, **options: Any) -> None:
         """Makes the module call the operator instead of the kernel."""

@@ -83,7 +83,7 @@ _VALUES = ("val", "eager_input_vals")
 
 
 def _bring_operands(node: fx.Node, label: torch.device) -> None:
-    """Copies a CPU tensor that stands beside managed ones there first, as cards do with numbers and indices.
+    """Copies a CPU tensor that stands beside managed ones there first, as GPUs do with numbers and indices.
 
     Of two devices of one type PyTorch takes the first for a result where both operands are numbers.
     """

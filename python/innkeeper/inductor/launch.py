@@ -47,7 +47,7 @@ def launched_kernel(compiler: Any, name: str, source: str, device_str: str) -> A
 
 
 class _Launched:
-    """Launches a kernel. Cards of a machine may differ, and launchers are one's: each card has its form."""
+    """Launches a kernel. GPUs of a machine may differ, and a launcher fits one: each GPU has its own form."""
 
     def __init__(self, compiler: Any, source: str, first: Any) -> None:
         self._compile, self._source = compiler, source
@@ -59,7 +59,7 @@ class _Launched:
     def run(self, *arguments: Any, read: Sequence[int], stream: int) -> None:
         """Launches it on managed tensors; ``read``: where those stand that it does not write.
 
-        ``stream`` is that of the card that the module was written for: another may be chosen.
+        ``stream`` is that of the GPU that the module was written for: another may be chosen.
         """
         kept = [i for i, each in enumerate(arguments) if isinstance(each, Tensor)]
         _calls.now = self, kept, read, arguments
@@ -78,14 +78,14 @@ class _Launched:
             _calls.now = None
 
     def launch(self, card: int, arguments: Sequence[Any], written: Sequence[Tensor]) -> None:
-        """Launches it over a card's own tensors. The card is the current one."""
+        """Launches it over a GPU's own tensors. The GPU is the current one."""
         form = self._forms.get(card) or self._forms.setdefault(card, self._form_of(card))
         if len(form.launchers) > 1 and not self._may_be_timed(card, written):
             form.launchers = form.launchers[:1]
         form.run(*arguments, stream=self._interface.get_raw_stream(card))
 
     def _may_be_timed(self, card: int, written: Sequence[Tensor]) -> bool:
-        """Whether there is room for timing its launchers: asked before any operand is written."""
+        """Whether there is free space for timing its launchers. Called before any operand is written."""
         cache = getattr(self._interface.get_device_properties(card), "L2_cache_size", 0)
         try:
             torch.empty(

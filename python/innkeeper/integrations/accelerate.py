@@ -71,7 +71,7 @@ def load_stream(folder: Any, process: int) -> None:
 
 
 def _and_stream(folder: str, with_stream: Any) -> Any:
-    """Of a function that saves or loads in a folder: one that does so with the stream, too."""
+    """Makes a function that saves or loads in a directory do so with the random stream, too."""
 
     def make(own: Any) -> Any:
         signature = inspect.signature(own)
@@ -106,7 +106,7 @@ def _keeps_to_cpu(own: Any) -> Any:
 
 
 def _together(state: ModuleType) -> Any:
-    """Of the processes that torchrun or ``accelerate launch`` starts: one group, over our backend.
+    """Makes one group, over Innkeeper's backend, of the processes of torchrun or ``accelerate launch``.
 
     It is the kind of group that accelerate has for CPUs: one device for each process, without an index.
     """

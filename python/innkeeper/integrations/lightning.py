@@ -46,7 +46,7 @@ class Managed:
 
     @staticmethod
     def parse_devices(devices: Any) -> int:
-        """How many processes: each has one managed device, with all cards that it may use."""
+        """Number of processes: each has one managed device, with all GPUs that it may use."""
         if isinstance(devices, str):
             listed = [int(one) for one in devices.split(",") if one.strip()]
             devices = listed if "," in devices or not listed else listed[0]
@@ -66,12 +66,12 @@ class Managed:
 
     @staticmethod
     def auto_device_count() -> int:
-        """One process, however many cards there are."""
+        """One process, for any number of GPUs."""
         return 1
 
     @staticmethod
     def is_available() -> bool:
-        """Always: the host computes where there is no card."""
+        """Always: the host computes if there is no GPU."""
         return managed_device.is_available()
 
     @staticmethod

@@ -46,7 +46,7 @@ def _over(argument: Any, real: dict[int, Tensor]) -> Any:
 
 
 def _node_of(tensors: Sequence[Tensor]) -> str:
-    """Where most of their bytes are, among the nodes that compute; the thread's home where there are none."""
+    """The computing node with most of their bytes; the thread's preferred node if none has any."""
     held: dict[str, int] = {}
     for x in tensors:
         for node in placement.where(x):

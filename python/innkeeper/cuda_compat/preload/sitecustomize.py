@@ -1,4 +1,4 @@
-"""Python runs this at its start when the folder is on its path, and it waits for PyTorch.
+"""Python runs this at its start when the directory is on its path, and it waits for PyTorch.
 
 It hides no other ``sitecustomize``: that is run first. Without PyTorch nothing else happens.
 """
