@@ -122,9 +122,9 @@ def python_texts() -> dict[Path, str]:
 
 
 def users_of(helper: str) -> set[str]:
-    """Test files and folders that a helper in tests/ reaches: those that use it, or a helper that does.
+    """Test files and directories that a helper in tests/ reaches: those that use it, or a helper that does.
 
-    A conftest.py reaches its whole folder.
+    A conftest.py reaches its whole directory.
     """
     found: set[str] = set()
     todo, seen = [TOP / helper], {TOP / helper}
@@ -145,7 +145,7 @@ def users_of(helper: str) -> set[str]:
 
 
 def python_tests(changed: Iterable[str]) -> list[str]:
-    """Files and folders of Python tests that the files reach."""
+    """Files and directories of Python tests that the files reach."""
     found: set[str] = set()
     for name in changed:
         path = Path(name)

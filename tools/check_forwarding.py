@@ -34,7 +34,7 @@ def virtual_functions(body: str) -> set[str]:
 
 
 def main(include: Path) -> int:
-    """`include`: a PyTorch's folder of headers."""
+    """`include`: a PyTorch's directory of headers."""
     ours = re.sub(r"^#.*", "", FORWARDING.read_text(), flags=re.MULTILINE)
     forwarded = set(re.findall(r"\b(\w+)\([^;{}]*\)\s*(?:const\s*)?override", ours))
     missing = 0

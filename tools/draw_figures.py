@@ -79,12 +79,12 @@ class Figure:
 
 
 def depth_of(name: str, table: dict[str, set[str]]) -> int:
-    """The longest way down from a folder to one that links nothing."""
+    """The longest way down from a directory to one that links nothing."""
     return 1 + max((depth_of(link, table) for link in table[name]), default=-1)
 
 
 def layers() -> Figure:
-    """The folders of src/, each above all that it links; src/torch's directories beside them."""
+    """The directories of src/, each above all that it links; src/torch's directories beside them."""
     table = check_layers.direct_links()
     rows: dict[int, list[str]] = {}
     for name in sorted(table):

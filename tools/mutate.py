@@ -94,7 +94,7 @@ def run_to(
         env={**os.environ, **(env or {}), "INNKEEPER_TEST_RUN": mark},
         stdout=output,
         stderr=subprocess.STDOUT,
-        preexec_fn=os.setpgrp,  # no session of its own: it keeps the share of the processor that we have
+        preexec_fn=os.setpgrp,  # keeps this session, and so this program's share of the processor
     ) as process:
         try:
             return process.wait(timeout=limit_s)
@@ -123,7 +123,7 @@ def end_marked(mark: str) -> None:
 
 
 def end_children() -> None:
-    """Ends our children, also one that has not become its command yet, and so has no mark."""
+    """Ends this process's children, also one that does not run its command yet, and so has no mark."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():

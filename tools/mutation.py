@@ -134,7 +134,7 @@ def places_of(file: str, text: str) -> list[Mutant]:
 
 
 def draw(top: Path, folders: list[str], seed: int) -> list[Mutant]:
-    """Every place of every file, in an order that the seed says: the caller takes as many as it wants."""
+    """Every place of every file, in an order that depends on the seed; the caller takes the first ones."""
     places = []
     for folder in folders:
         for path in sorted((top / folder).rglob("*")):

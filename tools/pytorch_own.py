@@ -57,7 +57,7 @@ def run(choice: list[str], loaded: bool) -> dict[str, str]:
 
 
 def main() -> int:
-    """Runs them and says how many passed; 1 if one fails because of us."""
+    """Runs the tests and prints how many passed; 1 if one fails because of Innkeeper."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("-k", default="", help="only the tests that pytest's expression names")
     options = parser.parse_args()
