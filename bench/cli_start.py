@@ -76,7 +76,7 @@ class Contender:
 
 
 def built() -> tuple[Path, Path]:
-    """The program and the folder of the fake library."""
+    """The program and the directory of the fake library."""
     program, fake = BUILD / "src/cli/innkeeper", BUILD / "tests/fake_nvml"
     if not program.exists() or not (fake / "libnvidia-ml.so.1").exists():
         sys.exit(f"{program} or {fake}/libnvidia-ml.so.1 is not there; make check builds both")

@@ -26,7 +26,7 @@ WAYS = {"plans that move": "planned", "with recompute": "recompute"}
 
 
 def cells_of(trace: Path, card: str, pace: float, shares: str) -> list[Cell]:
-    """Of each room that fits: seconds a step with two clocks over those with one."""
+    """For each budget that fits: seconds a step with two clocks over those with one."""
     name, link = CARDS[card]
     words = ["--card", name, "--link", link, "--share", shares, "--host-pace", str(pace)]
     record = gzip.decompress(trace.read_bytes())

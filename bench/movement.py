@@ -1,8 +1,8 @@
-"""How well copies run beside kernels, on the simulator's clock: the same on every machine and run.
+"""How well copies overlap with kernels, on the simulator's clock: the same on every machine and run.
 
-Each case is a process of its own, on a simulated card without data. ``wanted`` is the longer of the kernels
+Each case is a process of its own, on a simulated GPU without data. ``wanted`` is the longer of the kernels
 and the copies alone; a case that hides the one behind the other takes no longer than that. ``host`` is the
-ratio of the host's peak to the bytes for which the card has no room.
+ratio of the host's peak to the bytes that do not fit on the GPU.
 
     python bench/movement.py
     python bench/movement.py --json movement.json --steps 4
@@ -106,7 +106,7 @@ HINTS = 16
 
 
 def behind_hints() -> dict[str, float]:
-    """An operator wants a tensor of 1 GiB when 16 others have just been prefetched."""
+    """An operator needs a tensor of 1 GiB when 16 others have just been prefetched."""
     import innkeeper
 
     import torch
@@ -159,7 +159,7 @@ def step_of_a_gpt() -> Callable[[], None]:
 
 
 def training(steps: int) -> dict[str, float]:
-    """Simulated seconds of such a step, and the card's peak."""
+    """Simulated seconds of such a step, and the GPU's peak."""
     import innkeeper
 
     import torch

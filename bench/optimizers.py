@@ -42,7 +42,7 @@ def train(name: str, form: str, steps: int) -> dict[str, Any]:
 
 
 def run(name: str, form: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
-    """The same in a process of its own, on a card with so much room."""
+    """The same in a process of its own, on a GPU with the given budget."""
     words = ("--case", name, "--form", form, "--steps", steps)
     nodes = f"sim:{room},host:2TiB"
     found: dict[str, Any] = found_apart(

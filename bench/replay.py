@@ -42,7 +42,7 @@ from support.replayed import replayed
 
 TOP = Path(__file__).resolve().parent.parent
 TRACES = Path(__file__).resolve().parent / "traces"
-CARDS = {  # name: the simulator's card and link
+CARDS = {  # name: the simulator's GPU and link
     "H100, PCIe 5": ("H100", "PCIe 5 x16"),
     "A100, PCIe 4": ("A100", "PCIe 4 x16"),
     "RTX 4090, PCIe 4": ("RTX 4090", "PCIe 4 x16"),
@@ -83,7 +83,7 @@ def bytes_text(row: dict[str, Any]) -> str:
 
 
 def cells(found: Found) -> Iterator[list[str]]:
-    """The table's rows for one model on one card."""
+    """The table's rows for one model on one GPU."""
     for row in found["rows"]:
         head = [found["model"], f"{row['share']:.0%}"]
         if "failed" in row:
@@ -133,7 +133,7 @@ def recompute_line(all_found: list[Found]) -> str:
 
 
 def behind(found: Found, row: dict[str, Any], way: str, of: str) -> str:
-    """A cell in which another way is faster than ours, and how much."""
+    """A cell in which another way is faster than Innkeeper's, and by how much."""
     ratio = row[of]["seconds"] / row[way]["seconds"]
     step = ", the host's step" if row[way].get("by_host") else ""
     return f"{found['model']} at {row['share']:.0%} on {found['on']} ({ratio:.2f}x{step})"

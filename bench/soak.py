@@ -112,7 +112,7 @@ class Twin:
             raise Broken("an evaluation differs from plain PyTorch's")
 
     def tensors(self) -> list[tuple[str, Tensor, Tensor]]:
-        """Weights, buffers and optimizers' state: name, ours, plain."""
+        """Weights, buffers and optimizers' state: name, managed, plain."""
         rows = list(zip(self.ours.state_dict().items(), self.plain.state_dict().values(), strict=True))
         found = [(name, a, b) for (name, a), b in rows]
         states = (optimizer.state.values() for optimizer in self.optimizers)

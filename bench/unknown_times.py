@@ -46,7 +46,7 @@ def played(record: bytes, card: str, seed: int | None, way: str, shares: str) ->
 
 
 def cells_of(trace: Path, card: str, seed: int | None, shares: str) -> Iterator[Cell]:
-    """Seconds a step by each way, of the rooms that fit."""
+    """Seconds a step by each way, for the budgets that fit."""
     record = gzip.decompress(trace.read_bytes())
     for rows in zip(*(played(record, card, seed, way, shares) for way in WAYS), strict=True):
         if "failed" in rows[0]:

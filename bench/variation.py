@@ -31,7 +31,7 @@ TOP = Path(__file__).resolve().parent.parent
 STEPS = 60
 SETTLED = 12  # steps, after which a plan is to have been found, or given up
 SHARES = (0.9, 0.7, 0.5)
-MOST = {"time": 1.05, "later": 1.02, "bytes": 1.10}  # wanted of each cell
+MOST = {"time": 1.05, "later": 1.02, "bytes": 1.10}  # targets of each cell
 Cell = dict[str, float]
 
 

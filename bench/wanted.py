@@ -90,7 +90,7 @@ def round_trips(count: int) -> float:
 
 
 def peaks(steps: int) -> dict[str, int]:
-    """The peaks of the card and of the host while it trains."""
+    """The peaks of the GPU and of the host while it trains."""
     import innkeeper
     from movement import step_of_a_gpt
 

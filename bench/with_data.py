@@ -106,14 +106,14 @@ def train(name: str, steps: int) -> dict[str, Any]:
 
 
 def check_losses(found: dict[str, Any], whole: dict[str, Any], case: str) -> None:
-    """Ends the benchmark where a way of a case has other losses than the run with room for all."""
+    """Ends the benchmark where a way of a case has other losses than the run with memory for all."""
     for way, row in found.items():
         if row["losses"] != whole["losses"]:
             raise SystemExit(f"{case}, {way}: losses differ from those with room for all")
 
 
 def run(name: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
-    """The same in a process of its own, on a card with so much room."""
+    """The same in a process of its own, on a GPU with the given budget."""
     words = ("--case", name, "--steps", steps)
     nodes = f"sim:{room},host:4GiB"
     found: dict[str, Any] = found_apart(

@@ -14,12 +14,12 @@ import sys
 import sysconfig
 from pathlib import Path
 
-# Of CUDA's headers, those that we and the headers of PyTorch that we use include; two packages bring them.
+# The CUDA headers that Innkeeper's sources and PyTorch's headers include; two packages contain them.
 CUDA_HEADERS = ("cuda.h", "cuda_runtime_api.h", "crt/host_defines.h")
 
 
 def cuda_include_dirs(site: Path) -> list[str]:
-    """Folders that hold CUDA's headers: CUDA_HOME's, those of pip's packages in `site`, a toolkit's.
+    """Directories that hold CUDA's headers: CUDA_HOME's, those of pip's packages in `site`, a toolkit's.
 
     Empty where no candidate is complete. PyTorch's own packages lack crt/, which Triton brings.
     """

@@ -1,7 +1,7 @@
-"""Trains one model three times from one seed and compares: the weights must be equal, whatever the memory.
+"""Trains one model three times from one seed and compares: the weights must be equal for any memory size.
 
-The runs of ``train_text.py``: plain PyTorch; the managed device with room for all; the managed device with
-40 % of the memory that the second run needed at its peak. Without a GPU the managed runs use simulated ones.
+The runs of ``train_text.py``: plain PyTorch; the managed device with memory for all; the managed device with
+40 % of the second run's peak. Without a GPU the managed runs use simulated ones.
 Then a table, and a page to look at. Exits with 1 and one line if the weights differ or the loss did not fall.
 
     python examples/demo.py
@@ -89,7 +89,7 @@ def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dic
 
 
 def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Plain, with room, and with ``fraction`` of the second one's peak."""
+    """Plain, with memory for all, and with ``fraction`` of the second one's peak."""
     real = torch.cuda.is_available() and not args.simulate
     device = "cuda" if real else "cpu"
     plain = run("plain PyTorch", device, args.training)

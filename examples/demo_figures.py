@@ -77,7 +77,7 @@ def on_scale(steps: Sequence[float], values: Sequence[float], unit: Unit) -> lis
 def memory(run: Run, like: Run, last: int = 0) -> str:
     """Bytes on each node as areas on top of each other, GPUs lowest; as high as a plot of ``like``.
 
-    With ``last`` only so many steps.
+    With ``last`` only that many last steps.
     """
     first = max(0, len(run["steps"]) - last) if last else 0
     steps, resident = thinned(run, first)

@@ -1,8 +1,8 @@
 """A hundred experiments in a thread pool, on simulated GPUs that hold a part of them.
 
-Each experiment trains its own small network inside ``innkeeper.experiment()``: that gives its thread a home
-node and a random stream, so that the experiments spread over the GPUs by themselves and none changes
-another's numbers. A few are then repeated alone, and must give the same bits.
+Each experiment trains its own small network inside ``innkeeper.experiment()``: that gives its thread a
+preferred node and a random stream, so that the experiments spread over the GPUs by themselves and none
+changes another's numbers. A few are then repeated alone, and must give the same bits.
 """
 
 from __future__ import annotations

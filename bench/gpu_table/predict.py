@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The folder where this package lies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The directory where this package lies.
 
 from rich.console import Console
 from support.replayed import replayed

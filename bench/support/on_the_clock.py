@@ -1,4 +1,4 @@
-"""Training steps on a simulated card's clock, with plans and without."""
+"""Training steps on a simulated GPU's clock, with plans and without."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ class UNet(nn.Module):
 class Recurrent(nn.Module):
     """A language model of LSTM layers.
 
-    Record it on a CPU with AVX-512: of a layer in bfloat16 PyTorch makes one operator there, as on a card;
+    Record it on a CPU with AVX-512: of a layer in bfloat16 PyTorch makes one operator there, as on a GPU;
     elsewhere it makes hundreds.
     """
 
