@@ -204,7 +204,7 @@ class Program:
         self.most: list[float] = []
         self.links: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
         self.elsewhere: dict[int, list[int]] = defaultdict(list)
-        # sum of bytes of equal versions
+        # Sum of bytes of equal versions.
         alike: Counter[tuple[float, int | None, tuple[Gap, ...]]] = Counter()
         for version in found.versions:
             if whole and version.size <= SMALL:

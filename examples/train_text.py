@@ -164,7 +164,7 @@ def train(args: argparse.Namespace) -> Result:
     torch.manual_seed(args.seed)
     model = GPT(characters, args.context, args.width, args.layers, args.heads, args.dropout).to(device)
     torch.manual_seed(args.seed)  # makes later random numbers independent of how the model was built
-    # makes the batches independent of the device's random numbers
+    # Makes the batches independent of the device's random numbers.
     batches = torch.Generator().manual_seed(args.seed)
 
     # PyTorch would choose foreach by the device; named, the same kernels run everywhere.

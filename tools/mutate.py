@@ -67,7 +67,7 @@ done < <(
 [ $passed = 4 ]
 """
 """Divides core's tests among processes, until one fails: they mostly wait. Each prints at its end."""
-# marks of running mutants; noted before the start, so that a signal in between finds them
+# Marks of running mutants; noted before the start, so that a signal in between finds them.
 MARKS: dict[str, None] = {}
 VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]
 

@@ -17,7 +17,7 @@ from innkeeper.leases import Key, Lease, LeaseBusy, lease
 MARK: int = _C.MARK
 """Bytes that a choice without ``memory`` leases: no promise, only a mark that the GPU is in use."""
 
-# keeps a choice alive to which the program holds no reference, as long as the process
+# Keeps a choice alive to which the program holds no reference, as long as the process.
 _live: list[Choice] = []
 
 

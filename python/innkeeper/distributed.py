@@ -117,7 +117,7 @@ def _join_every_group(c10d: Any) -> None:
     def helper(*args: Any, **kwargs: Any) -> Any:
         try:
             group, store = original(*args, **kwargs)
-            # otherwise this process is not in the group
+            # False if this process is not in the group.
             if isinstance(group, torch.distributed.ProcessGroup):
                 join(group)
             return group, store

@@ -47,7 +47,7 @@ def become(words: list[str]) -> NoReturn:
         sys.exit("python -m innkeeper: Python's options -E, -I and -S keep it from loading anything first")
     path = os.environ.get("PYTHONPATH")
     folders = [folder for folder in (path or "").split(os.pathsep) if folder and folder != str(_PRELOAD)]
-    # this run's process, not that of an outer run; see preload
+    # This run's process, not that of an outer run; see preload.
     os.environ["INNKEEPER_FIRST"] = str(os.getpid())
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_PRELOAD), *folders])
     os.execv(sys.executable, [sys.executable, *options, *words])

@@ -175,7 +175,7 @@ def _is_all_managed(module: nn.Module) -> bool:
 def _managed_class(wrapper: type, module_class: type) -> type:
     """The class that is both ``module_class`` and ``wrapper``, a ManagedModule; pickled by its parts."""
     members: dict[str, Any] = {"__reduce_ex__": _reduce}
-    # the class of an initialised lazy module
+    # The class that a lazy module becomes at its first call.
     if (becomes := getattr(module_class, "cls_to_become", None)) is not None:
         members["cls_to_become"] = _managed_class(wrapper, becomes)
     name, bases = f"Managed{module_class.__name__}", (wrapper, module_class)

@@ -93,7 +93,7 @@ def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
     with torch._C.DisableTorchFunction():
         for name, held in _tensors_of(owners):
             if isinstance(held, Tensor) and _C.is_managed(held.device) and held.layout is torch.strided:
-                # wrappers and fake tensors have no bytes of their own
+                # Wrappers and fake tensors have no bytes of their own.
                 with suppress(RuntimeError, TypeError):
                     named.setdefault(_C.block_number(held), name)
     rows = []

@@ -78,7 +78,7 @@ def lazy_init() -> None:
     if visible.hidden():
         raise RuntimeError("No CUDA GPUs are available")
     with torch.cuda._initialization_lock:
-        # another thread did it meanwhile, or a queued call of this thread is running
+        # Another thread did it meanwhile, or a queued call of this thread is running.
         if _initialized or _runs_queue:
             return
         _C.start()

@@ -78,7 +78,7 @@ def labelled(graph: fx.GraphModule, label: torch.device) -> fx.GraphModule:
     return made
 
 
-# meta entries of a node's result, and of the operands of a graph within the graph
+# Meta entries of a node's result, and of the operands of a graph within the graph.
 _VALUES = ("val", "eager_input_vals")
 
 

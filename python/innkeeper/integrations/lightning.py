@@ -86,7 +86,7 @@ def _register_accelerator(registry: str) -> Adapt:
         if base is None or choices is None or DEVICE in choices:
             return
         made = type("ManagedAccelerator", (Managed, base), {"__module__": accelerators.__name__})
-        # pickle looks for it there, since spawned processes receive it
+        # Pickle looks for it there, since spawned processes receive it.
         setattr(accelerators, made.__name__, made)
         choices.register(DEVICE, made, description=made.__name__)
 

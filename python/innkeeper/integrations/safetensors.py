@@ -19,7 +19,7 @@ INDEX = 0
 def _open_managed(own: Any) -> Any:
     class safe_open:
         __doc__ = own.__doc__
-        # pickle looks for the class under the original's name
+        # Pickle looks for the class under the original's name.
         __module__, __qualname__ = own.__module__, own.__qualname__
 
         def __new__(cls, filename: Any, framework: Any, device: Any = "cpu", **others: Any) -> Any:
