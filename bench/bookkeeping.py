@@ -1,9 +1,9 @@
-"""What a small tensor among many costs, beside plain PyTorch: bytes of host memory, and time of an operator.
+"""The cost of a small tensor among many, compared with plain PyTorch: host memory, and time of an operator.
 
-So many tensors of 64 bytes are made by an operator and kept. Each count and kind of node is a process of its
-own; its resident memory before and after is compared. A tensor's own 64 bytes are counted, too. Then each is
-written in an order that no processor can guess (``add_``): the more there are, the less of what is known
-of them is in the processor's caches, PyTorch's own tensors too.
+An operator makes the given number of tensors of 64 bytes, which are kept. Each count and kind of node is a
+process of its own, whose resident memory before and after is compared. A tensor's own 64 bytes are counted,
+too. Then each tensor is written (``add_``) in an order that no processor can predict. With more tensors, less
+of their bookkeeping is in the processor's caches; this holds for PyTorch's own tensors too.
 
     python bench/bookkeeping.py
     python bench/bookkeeping.py --counts 1000000 --json bookkeeping.json
@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 NODES = {"plain": "", "host": "host:8GiB", "simulated GPU": "sim:1x8GiB,host:8GiB"}
-WRITES = 100_000  # that are timed at least
-KEPT_BEFORE = 1000  # tensors, after which allocators and tables have what they need to begin with
+WRITES = 100_000  # least number of timed writes
+KEPT_BEFORE = 1000  # tensors, after which allocators and tables have their initial memory
 
 
 def resident() -> int:

@@ -1,14 +1,14 @@
-"""How long the program takes from its start to its end, beside other tools that show or pick GPUs.
+"""The program's run time from start to end, compared with other tools that show or pick GPUs.
 
-``innkeeper pick`` and ``status`` run on the fake NVML of build/wheel with two cards; so do nvitop and
-gpustat. GPUtil starts nvidia-smi: here a script stands for it that only prints the answer, so the driver's
-own tool costs it nothing. Each is started many times, in turn. Wall time depends on what else the machine
-does; processor time (user and system, with children) hardly does. ``true`` is what starting any process
-costs. ``run`` grants what ``pick`` does, starts a keeper and a command, which is ``true``, and waits for
-them; how much memory the two processes have that stay beside a command is printed, too.
+``innkeeper pick`` and ``status`` run on the fake NVML of build/wheel with two GPUs; so do nvitop and gpustat.
+GPUtil starts nvidia-smi: here a script replaces it that only prints the answer, so the driver's own tool
+costs it nothing. Each is started many times, in turn. Wall time depends on the machine's load; processor time
+(user and system, with children) hardly does. ``true`` shows the cost of starting any process. ``run`` grants
+a lease as ``pick`` does, starts a keeper and a command, which is ``true``, and waits for them. The memory of
+the two processes that stay beside a command is printed, too.
 
-The others are taken from build/peers, else from this Python. ``python bench/cli_start.py --install`` makes
-build/peers by pip; what is missing is named and left out. ROUNDS says how often (21), --quick: once.
+The other tools come from build/peers, else from this Python. ``python bench/cli_start.py --install`` makes
+build/peers by pip; a missing tool is named and left out. ROUNDS is the number of rounds (21), --quick: once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "wheel"
 PEERS = ROOT / "build" / "peers"
 PACKAGES = ["nvitop", "gpustat", "gputil", "setuptools"]  # GPUtil imports distutils
-SETTLED_S = 2.5  # a keeper gives back what it needs no more after a second
+SETTLED_S = 2.5  # a keeper frees memory that it no longer needs after a second
 ROUNDS = int(os.environ.get("ROUNDS", "21"))
 SCRIPT = """driver 550.54.15
 card GPU-1000aaaa-0000-0000-0000-000000000000
@@ -46,7 +46,7 @@ card GPU-2000bbbb-0000-0000-0000-000000000000
   power 75 700
   temperature 30
 """
-# What GPUtil asks for: index, uuid, load, total, used, free, driver, name, serial, two displays, temperature.
+# GPUtil's columns: index, uuid, load, total, used, free, driver, name, serial, two displays, temperature.
 NVIDIA_SMI = """#!/bin/sh
 echo '0, GPU-1000aaaa-0000-0000-0000-000000000000, 35, 142336, 3072, 139264, 550.54.15, H200, 1, No, No, 41'
 echo '1, GPU-2000bbbb-0000-0000-0000-000000000000, 0, 142336, 0, 142336, 550.54.15, H200, 2, No, No, 30'
@@ -55,7 +55,7 @@ echo '1, GPU-2000bbbb-0000-0000-0000-000000000000, 0, 142336, 0, 142336, 550.54.
 
 @dataclass
 class Contender:
-    """A command, and what its runs took, in milliseconds."""
+    """A command, and the times of its runs, in milliseconds."""
 
     command: list[str]
     wall: list[float] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Contender:
 
 
 def built() -> tuple[Path, Path]:
-    """The program and the folder of the fake library."""
+    """The program and the directory of the fake library."""
     program, fake = BUILD / "src/cli/innkeeper", BUILD / "tests/fake_nvml"
     if not program.exists() or not (fake / "libnvidia-ml.so.1").exists():
         sys.exit(f"{program} or {fake}/libnvidia-ml.so.1 is not there; make check builds both")
@@ -170,7 +170,7 @@ def main() -> None:
             "INNKEEPER_NVML": str(fake / "libnvidia-ml.so.1"),
             "INNKEEPER_FAKE_NVML": str(script),
             "INNKEEPER_LEASE_DIR": f"{folder}/leases",
-            "LD_LIBRARY_PATH": str(fake),  # for the others, which load the library by its name
+            "LD_LIBRARY_PATH": str(fake),  # the other tools load the library by its name
             "PATH": f"{nvidia_smi.parent}:{os.environ.get('PATH', os.defpath)}",
         }
         if shutil.which("true") is None:

@@ -1,8 +1,8 @@
-"""What an all-reduce of managed tensors costs, compared with Gloo on plain CPU tensors in the same processes.
+"""The cost of an all-reduce of managed tensors, compared with Gloo on CPU tensors in the same processes.
 
-Two processes on this machine, one process group. Each round has both kinds one after the other, so that they
-meet the same machine. On the host node the bytes are lent to Gloo as they are; from a simulated GPU, where an
-operator has written them, they are copied to the host first, and back when an operator needs them there.
+Two processes on this machine, one process group. Each round runs both kinds one after the other, so that both
+see the same load. On the host node Gloo gets the bytes in place. From a simulated GPU, where an operator has
+written them, they are copied to the host first, and back when an operator needs them there.
 
     python bench/collectives.py
     python bench/collectives.py --json collectives.json --rounds 50
@@ -47,11 +47,11 @@ def worker(rounds: int, out: Path) -> None:
         taken: dict[str, list[float]] = {device: [] for device in tensors}
         for round_ in range(rounds + 3):
             for device, x in tensors.items():
-                x.mul_(1)  # as a gradient: written where the operators run
+                x.mul_(1)  # written where the operators run, as a gradient is
                 torch.accelerator.synchronize()
                 dist.barrier()
                 start = time.perf_counter()
-                dist.all_reduce(x, op=dist.ReduceOp.MAX)  # whose values stay what they are
+                dist.all_reduce(x, op=dist.ReduceOp.MAX)  # MAX leaves the values unchanged
                 torch.accelerator.synchronize()
                 if round_ >= 3:
                     taken[device].append(time.perf_counter() - start)

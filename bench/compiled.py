@@ -1,4 +1,4 @@
-"""torch.compile: what Inductor gains on the managed device, and on plain PyTorch's CPU, in the same rounds.
+"""torch.compile: Inductor's gain on the managed device, and on plain PyTorch's CPU, in the same rounds.
 
 Each model's training step (forward, backward, AdamW) runs eager and compiled, as plain PyTorch on the CPU and
 managed on the host node, one after the other, the order turned about from round to round. Gains are medians
@@ -95,7 +95,7 @@ class Rotated(nn.Module):
 
 
 class Mixer(nn.Module):
-    """Parts of a picture mixed by what they have in common, then each by itself."""
+    """Parts of a picture mixed by their common features, then each by itself."""
 
     def __init__(self, parts: int, width: int) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ def _step(run: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, x:
 
 
 def measure(name: str, rounds: int, count: int) -> dict[str, float]:
-    """Milliseconds of a step in each way, the gains, and what was compiled and what breaks it."""
+    """Milliseconds of a step in each way, the gains, the compiled graphs and their breaks."""
     torch.compiler.reset()  # a function has so many compiled forms, and these models share some
     ways = steps(name)
     made: dict[str, float] = {}

@@ -1,6 +1,7 @@
-// What one eviction costs the CPU while 1,000 to 1,000,000 blocks are resident: choosing the victim, queueing
-// its copy to the host, giving its memory back. The simulated card holds no data, so no byte is copied. Then
-// what an operator costs among so many, and two pins alone: no processor's caches hold a million blocks.
+// The CPU cost of one eviction while 1,000 to 1,000,000 blocks are resident: choosing the victim, queueing
+// its copy to the host, freeing its memory. The simulated GPU holds no data, so no byte is copied. Then the
+// cost of an operator among that many blocks, and of two pins alone: no processor's caches hold a million
+// blocks.
 //
 //   build/wheel/bench/eviction_bench
 #include <benchmark/benchmark.h>
@@ -39,7 +40,7 @@ struct Machine {
   ~Machine() {
     for (Block* block : all) engine->destroy(block);
   }
-  // An operator that writes it.
+  // An operator that writes the block.
   void use(Block& block) const {
     Access access{.block = &block, .write = true};
     const NodeAdmission scope = engine->admit(card, kBlock);
@@ -54,12 +55,12 @@ struct Machine {
 
 void evict_one(benchmark::State& state) {
   const Machine machine(state.range(0));
-  size_t next = 0;  // used least recently
+  size_t next = 0;  // The least recently used block.
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     IK_CHECK(machine.engine->evictor().relieve(machine.card, Bytes(1)).ok());
     state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    machine.use(*machine.all[next]);  // it comes back
+    machine.use(*machine.all[next]);  // Fetches the block again.
     next = (next + 1) % machine.all.size();
   }
 }
@@ -69,13 +70,14 @@ BENCHMARK(evict_one)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 
-// Programs use their blocks in no order that a processor's prefetching could guess.
+// Blocks in random order, because programs use their blocks in no order that a processor's prefetcher could
+// predict.
 template <class T>
 void mix(std::vector<T>& all) {
   std::shuffle(all.begin(), all.end(), std::minstd_rand(1));  // NOLINT: the same each time
 }
 
-// An operator with two operands, all resident, while so many blocks live.
+// An operator with two operands, all resident, while `count` blocks live.
 void use_two(benchmark::State& state) {
   Machine machine(state.range(0));
   mix(machine.all);
@@ -90,7 +92,7 @@ void use_two(benchmark::State& state) {
 }
 BENCHMARK(use_two)->RangeMultiplier(10)->Range(1000, 1000000);
 
-// What of it is the machine's: pins and unpins two words in memory of a block's size, and nothing else.
+// The machine's part of that cost: only pins and unpins two words in memory of a block's size.
 void pin_two(benchmark::State& state) {
   struct Like {
     std::array<std::atomic<uint64_t>, 38> words;

@@ -1,13 +1,13 @@
-"""Experiments side by side: threads of one process, each on a simulated card of its own that is too small.
+"""Experiments side by side: threads of one process, each on a simulated GPU of its own that is too small.
 
 Each trains the same GPT of 4 layers, width 256, in half of its peak, with one thread for its kernels. A round
-is so many steps of one experiment alone, then of all at once, in the other order in every second round. Real
-time is the median of the rounds' ratios; simulated time is that of the slowest card. ``one card`` is the same
-with all experiments on one card of so much more room: there they take turns, kernel by kernel.
+is a number of steps of one experiment alone, then of all at once, in the other order in every second round.
+Real time is the median of the rounds' ratios; simulated time is that of the slowest GPU. ``one card`` is the
+same with all experiments on one GPU with as much memory as all together: there they take turns by kernel.
 
-Wanted on cards of their own: at once each takes the simulated time that it takes alone, so that no copy waits
-for another's kernels; and real time at most 1.3x of that of one alone, where each thread has a core. (Four
-threads on two cores take twice of it by the cores alone.)
+Targets on separate GPUs: at once each takes the simulated time that it takes alone, so that no copy waits for
+another's kernels; and real time at most 1.3x of that of one alone, if each thread has a core. (Four threads
+on two cores take twice of it by the cores alone.)
 
     python bench/experiments.py
     python bench/experiments.py --threads 4 --rounds 20 --json experiments.json
@@ -91,7 +91,7 @@ def run(threads: int, cards: int, rounds: int, steps: int) -> dict[str, float]:
 
 
 def elsewhere(threads: int, cards: int, room: int, rounds: int, steps: int) -> dict[str, float]:
-    """``run`` in a process of its own, on cards of so much room."""
+    """``run`` in a process of its own, on GPUs with the given budget."""
     given = {"--threads": threads, "--rounds": rounds, "--steps": steps, "--cards": cards}
     words = [word for pair in given.items() for word in pair]
     nodes = f"sim:{cards}x{room}B,host:4GiB"

@@ -1,11 +1,11 @@
-// The floor under bench/overhead.py: what a device of its own costs an operator at least, on any engine.
+// The floor under bench/overhead.py: the least cost of an operator on any separate device, with any engine.
 //
 // bench_floor::fresh has a kernel for the CPU that returns a fresh tensor. Its kernel for the managed device
-// holds no operand, asks no engine and computes nothing: it calls the CPU's kernel past the dispatcher's
-// search, and wraps what that returns in a storage and a tensor of its own. What lies between the two is the
+// holds no operand, calls no engine and computes nothing. It calls the CPU's kernel without the dispatcher's
+// search, and wraps the result in a storage and a tensor of its own. The difference between the two is the
 // second dispatch and the second tensor.
 //
-// overhead.py builds it, since it stands on PyTorch's headers alone.
+// overhead.py builds it, because it needs only PyTorch's headers.
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>

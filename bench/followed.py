@@ -1,13 +1,13 @@
-"""What an operator costs while the program is followed by a plan, in processor time of its thread.
+"""The cost of an operator while a plan follows the program, in processor time of its thread.
 
 A period of many small operators, between which two large tensors are used in turn; the simulated GPU has
-room for one of them. Four processes run the same program; in each round every one of them runs some periods,
-the first of them changing from round to round. The table has the time of an operator, and the median over
-the rounds of the difference to another process of the same round:
+memory for one of them. Four processes run the same program; in each round every one of them runs some
+periods, the first of them changing from round to round. The table has the time of an operator, and the median
+over the rounds of the difference to another process of the same round:
 
-``fits``: there is room for all, so nothing is recorded and nothing moves;
+``fits``: there is memory for all, so nothing is recorded and nothing moves;
 ``on demand``: it does not fit, and there are no plans;
-``told``: a plan is followed, on a GPU that tells how long its kernels take, as no real one does;
+``told``: a plan is followed, on a GPU that reports its kernels' times, as no real one does;
 ``priced``: a plan is followed, on a GPU whose kernels are priced by their work, as a real one's are.
 
     python bench/followed.py
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 SMALL = 1000  # operators between two uses of a large tensor
 WARM_UP = 12  # periods until the plan is settled
-PERIODS = 3  # of a process in a round
+PERIODS = 3  # periods of a process in a round
 NEARLY, ENOUGH = "sim:1x3MiB,host:64MiB", "sim:1x64MiB,host:64MiB"
 
 

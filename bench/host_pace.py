@@ -1,8 +1,8 @@
-"""What it is worth that plans know the host's pace, where the host is as slow as the GPU or slower.
+"""The gain from plans that know the host's speed, if the host is as slow as the GPU or slower.
 
-The recorded steps of ``bench/traces`` are played on simulated cards whose host takes so many microseconds to
-launch each kernel. Plans are made twice: with the host's clock beside the node's, and with the node's alone.
-The table has the first as a multiple of the second, over all models, cards, rooms and paces.
+The recorded steps of ``bench/traces`` are played on simulated GPUs whose host takes the given microseconds to
+launch each kernel. Plans are made twice: with the host's clock and the node's, and with the node's alone. The
+table has the first as a multiple of the second, over all models, GPUs, budgets and host speeds.
 
     python bench/host_pace.py
     python bench/host_pace.py --only lstm --pace 50
@@ -26,7 +26,7 @@ WAYS = {"plans that move": "planned", "with recompute": "recompute"}
 
 
 def cells_of(trace: Path, card: str, pace: float, shares: str) -> list[Cell]:
-    """Of each room that fits: seconds a step with two clocks over those with one."""
+    """For each budget that fits: seconds a step with two clocks over those with one."""
     name, link = CARDS[card]
     words = ["--card", name, "--link", link, "--share", shares, "--host-pace", str(pace)]
     record = gzip.decompress(trace.read_bytes())

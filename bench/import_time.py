@@ -1,7 +1,8 @@
-"""What `import innkeeper` adds to `import torch`, and the first tensor on its device to that.
+"""The time that `import innkeeper` adds to `import torch`, and the first tensor on its device to that.
 
-Each in a process of its own, in turn, timed inside it: so what starting Python costs is not in it. Beside
-them what the same process spends on `import torch` and on a first tensor on the CPU. Wanted are 100 ms.
+Each in a process of its own, in turn, timed inside it, so the time to start Python is not part of it. Beside
+them stands the time of `import torch` and of a first tensor on the CPU in the same process. The target is
+100 ms.
 
     python bench/import_time.py
     python bench/import_time.py --rounds 40

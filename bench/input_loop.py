@@ -1,9 +1,9 @@
-"""What an input loop that copies batches ahead gains, on the simulator's clock: the same on every machine.
+"""The gain from an input loop that copies batches ahead, on the simulator's clock: equal on every machine.
 
 A training step of linear layers on batches of 1024 x 4096 floats (16 MiB), which come from the CPU: from
 pageable memory, from page-locked memory, and from there with ``non_blocking=True``, also one batch ahead, as
-loops for CUDA have it. The program reads each loss. ``wanted`` is the longer of the kernels and the copy
-alone. With one layer the copy takes longer than the kernels, so that a loop cannot hide it; with many there
+loops for CUDA do. The program reads each loss. ``wanted`` is the longer of the kernels and the copy alone.
+With one layer the copy takes longer than the kernels, so that a loop cannot hide it; with many layers there
 is little to hide.
 
     python bench/input_loop.py
@@ -48,7 +48,7 @@ def seconds_of(way: str, layers: int, steps: int) -> dict[str, float]:
         loss = model(batch).mean()
         loss.backward()
         optimizer.step()
-        loss.cpu()  # as loops that print it: the program waits for each step
+        loss.cpu()  # the program waits for each step, as loops that print the loss do
 
     def copied(n: int) -> torch.Tensor:
         return batches[n % len(batches)].to("managed", non_blocking=way in ("asynchronous", "ahead"))

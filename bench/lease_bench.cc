@@ -1,5 +1,6 @@
-// What a lease costs: granting one and giving it back, while 0, 8 or 64 others live. The files are the truth,
-// so each grant reads them all; the time is that reading. The p50 of each part is a counter, in microseconds.
+// The cost of a lease: granting one and releasing it, while 0, 8 or 64 others live. The files are the only
+// state, so each grant reads them all; the time is that reading. The p50 of each part is a counter, in
+// microseconds.
 //
 //   build/wheel/bench/lease_bench
 #include <benchmark/benchmark.h>

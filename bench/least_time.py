@@ -1,21 +1,21 @@
-"""How little time a training step could take with less room, whatever moves when, beside what it takes.
+"""The least time of a training step with less memory, for any order of moves, and the time that it takes.
 
-A step of ``bench/traces`` repeats on a simulated card. Between two uses a block may be
-elsewhere; its bytes must be out before, if they were written, and back before the next use. A linear program
-finds the least time of a step: the step is cut into intervals, kernels run in order, a link carries so many
-bytes an interval each way, and parts of blocks may move. Times are in multiples of the kernels':
+A step of ``bench/traces`` repeats on a simulated GPU. Between two uses a block may be on the host. If it was
+written, its bytes must be copied out before, and they must be back before the next use. A linear program
+finds the least time of a step. It cuts the step into intervals; kernels run in order, a link carries a limit
+of bytes per interval each way, and parts of blocks may move. Times are in multiples of the kernels':
 
-``no less``: whoever plans. Of an interval that a block's gap touches all may be used for its copies, bytes
-that leave or return in an interval need no room in all of it, and small blocks pay no latency.
-``in parts``: what a plan that moves parts of blocks could reach, and so no less than the least time. Only
-intervals that lie in the gap as a whole may be used, bytes need room in the intervals in which they leave or
+``no less``: a bound for every plan. A copy may use the whole of each interval that the block's gap touches,
+bytes that leave or return in an interval need no memory in all of it, and small blocks pay no latency.
+``in parts``: the time of the best plan that moves parts of blocks, and so no less than the least time. Only
+intervals that lie wholly in the gap may be used, bytes need memory in the intervals in which they leave or
 return, and small blocks stay.
-``planned``: what ``innkeeper replay`` measures of our plans, which move whole blocks.
+``planned``: the time that ``innkeeper replay`` measures for Innkeeper's plans, which move whole blocks.
 ``roofline``: the longest of the kernels and of the bytes in each direction, in the same unit.
 
-What was written is written back before its memory is had for something else, also where nobody uses it again.
-A part of a block pays its part of the link's latency. Not in the model: memory that kernels take for
-themselves. More intervals bring the two bounds together, and take longer.
+Written bytes are written back before their memory is reused, even if no operator uses them again. A part of a
+block pays its part of the link's latency. Not in the model: memory that kernels take for themselves. More
+intervals bring the two bounds together, and take longer.
 
     python bench/least_time.py
     python bench/least_time.py --only gpt2 --share 0.5 --intervals 120
@@ -41,13 +41,13 @@ from support.chosen import chosen, model_of, pattern
 from replay import CARDS, TRACES, played, times_of
 
 SMALL = 64 << 10
-GB = 1e9  # the program's unit of bytes: what a solver is given should be of one order
+GB = 1e9  # the program's unit of bytes: a solver's numbers should be of one order
 
 
 class Machine(NamedTuple):
-    """A card and the link to its host, as ``innkeeper replay --json`` has them: of a second, and seconds."""
+    """A GPU and its link to the host, in the units of ``innkeeper replay --json`` (seconds, per second)."""
 
-    flops: dict[str, float]  # by precision
+    flops: dict[str, float]  # operations per second by precision
     bytes: float
     launch_seconds: float
     link_bytes: float
@@ -73,7 +73,7 @@ class Version:
 
 @dataclass
 class Period:
-    """A step that repeats itself: seconds and bytes alive by operator, and what may be elsewhere when."""
+    """A step that repeats itself: seconds and bytes alive by operator, and gaps in which blocks may leave."""
 
     seconds: np.ndarray
     alive: np.ndarray
@@ -90,7 +90,7 @@ class Step:
 
 
 def steps_of(record: Path, machine: Machine) -> list[Step]:
-    """The steps of a record, and what precedes the first one. The format: ``src/trace/recorder.h``."""
+    """The steps of a record, and the part before the first one. The format: ``src/trace/recorder.h``."""
     steps = [Step([], [], [])]
     with gzip.open(record, "rt") as lines:
         for line in lines:
@@ -121,11 +121,11 @@ def steps_of(record: Path, machine: Machine) -> list[Step]:
                     + max(float(flops) / rate, float(touched) / machine.bytes)
                 )
                 now.accesses.append(accesses)
-    return steps[:-1]  # behind the last mark there is no step
+    return steps[:-1]  # no step follows the last mark
 
 
 def period_of(steps: list[Step]) -> Period:
-    """The last step as a period. What a step makes may live on in the next: it is looked at from there on."""
+    """The last step as a period. A block made in a step may live on in the next: the search begins there."""
     if len(steps) < 3:
         raise SystemExit(f"a record of {len(steps)} steps; it takes three, of which the last two are alike")
     *earlier, first, second = steps
@@ -142,7 +142,7 @@ def period_of(steps: list[Step]) -> Period:
             sizes[block] = max(sizes[block], -(-size // 512) * 512)  # Allocators round up.
     found = Period(np.array(second.seconds), np.zeros(length, np.int64), [])
     for block, when in uses.items():
-        if block in old and block not in dies:  # it lasts: its period is the second one
+        if block in old and block not in dies:  # a lasting block: its period is the second one
             mine = sorted((at - length, written) for at, written in when.items() if at >= length)
             if mine:
                 found.alive += sizes[block]
@@ -156,7 +156,7 @@ def period_of(steps: list[Step]) -> Period:
 
 
 def lasting(size: int, uses: list[tuple[int, bool]], length: int) -> Iterator[Version]:
-    """Versions of a block that outlives the period: as many as writes, or one that nobody writes."""
+    """Versions of a block that outlives the period: one for each write, or one if it is never written."""
     count = len(uses)
     writes = [i for i, (_, written) in enumerate(uses) if written]
     begins = writes or [0]
@@ -184,10 +184,10 @@ def passing(size: int, uses: list[tuple[int, bool]], died: int) -> Iterator[Vers
 
 
 class Program:
-    """The linear program of a period with so many bytes of room, cut into intervals of like time.
+    """The linear program of a period with ``room`` bytes of memory, cut into intervals of about equal time.
 
-    Its variables are seconds of each interval, and for what may be elsewhere, by interval: bytes that leave
-    and return, the sums of these, and the bytes that are elsewhere.
+    Its variables are the seconds of each interval and, for each block that may leave, by interval: bytes that
+    leave and return, the sums of these, and the bytes on the host.
     """
 
     def __init__(self, found: Period, room: int, machine: Machine, intervals: int, whole: bool) -> None:
@@ -204,7 +204,8 @@ class Program:
         self.most: list[float] = []
         self.links: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
         self.elsewhere: dict[int, list[int]] = defaultdict(list)
-        alike: Counter[tuple[float, int | None, tuple[Gap, ...]]] = Counter()  # to bytes
+        # Sum of bytes of equal versions.
+        alike: Counter[tuple[float, int | None, tuple[Gap, ...]]] = Counter()
         for version in found.versions:
             if whole and version.size <= SMALL:
                 continue
@@ -230,7 +231,7 @@ class Program:
                 self.limit(dict.fromkeys(self.elsewhere[at], -1.0), -self.short[at] / GB)
 
     def is_short(self, at: int) -> bool:
-        """Whether what is alive in an interval is more than the room."""
+        """Whether the bytes alive in an interval exceed the memory."""
         return bool(self.short[at % self.count] > 0)
 
     def interval(self, operator: int) -> int:
@@ -252,19 +253,19 @@ class Program:
         return len(self.low) - 1
 
     def limit(self, row: dict[int, float], most: float) -> None:
-        """The sum of these variables, times what is said, is at most that."""
+        """Adds a constraint: the sum of these variables, times their factors, is at most ``most``."""
         self.rows.append(row)
         self.most.append(most)
 
     def flow(self, way: str, at: int, before: int | None, size: float, paid: float) -> int:
-        """What has gone that way by an interval's end, where so much had by the end of the one before."""
+        """The bytes moved one way by an interval's end; ``before``: by the end of the previous one."""
         now, moved = self.variable(size), self.variable()
         self.links[way, at % self.count].append((moved, paid))
         self.limit({now: 1.0, moved: -1.0} | ({} if before is None else {before: -1.0}), 0)
         return now
 
     def add(self, written: int | None, gaps: tuple[Gap, ...], size: float, paid: float) -> None:
-        """What may be elsewhere of a version of a block, or of some that are alike; out from `written` on."""
+        """Adds a version of a block, or some equal ones, that may leave; copied out from ``written`` on."""
         out: dict[int, int] = {}
         last: int | None = None
         for at in range(written, gaps[-1].end) if written is not None else ():

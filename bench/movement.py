@@ -1,8 +1,8 @@
-"""How well copies run beside kernels, on the simulator's clock: the same on every machine and run.
+"""How well copies overlap with kernels, on the simulator's clock: the same on every machine and run.
 
-Each case is a process of its own, on a simulated card without data. ``wanted`` is the longer of the kernels
+Each case is a process of its own, on a simulated GPU without data. ``wanted`` is the longer of the kernels
 and the copies alone; a case that hides the one behind the other takes no longer than that. ``host`` is the
-ratio of the host's peak to the bytes for which the card has no room.
+ratio of the host's peak to the bytes that do not fit on the GPU.
 
     python bench/movement.py
     python bench/movement.py --json movement.json --steps 4
@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table
 from support.apart import found_apart
 
-SIDE = 16384  # of the matrices that are multiplied; 1 GiB each
+SIDE = 16384  # side of the matrices that are multiplied; 1 GiB each
 KERNELS = 10
 MOVED = 32768  # side of the matrix that moves: 4 GiB
 WARM_UP = 6  # steps, after which a plan is followed
-SHARES = (0.9, 0.7, 0.5)  # of the training step's peak
-H100 = "data=off,card=H100,link=PCIe 5 x16"  # for the kernels
-A100 = "data=off"  # for the training step: what the simulator is by default, with PCIe 4
+SHARES = (0.9, 0.7, 0.5)  # parts of the training step's peak
+H100 = "data=off,card=H100,link=PCIe 5 x16"  # machine for the kernels
+A100 = "data=off"  # machine for the training step: the simulator's default, with PCIe 4
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Row:
 
 
 def simulated(name: str, *arguments: str, nodes: str, sim: str, planning: str = "on") -> dict[str, float]:
-    """What case ``name`` of this file finds in a process of its own on these nodes."""
+    """The result of case ``name`` of this file in a process of its own on these nodes."""
     settings = {"INNKEEPER_SIM": sim, "INNKEEPER_PLANNING": planning}
     found: dict[str, float] = found_apart("--case", name, *arguments, what=name, nodes=nodes, **settings)
     return found
@@ -106,7 +106,7 @@ HINTS = 16
 
 
 def behind_hints() -> dict[str, float]:
-    """An operator wants a tensor of 1 GiB when 16 others have just been prefetched."""
+    """An operator needs a tensor of 1 GiB when 16 others have just been prefetched."""
     import innkeeper
 
     import torch
@@ -159,7 +159,7 @@ def step_of_a_gpt() -> Callable[[], None]:
 
 
 def training(steps: int) -> dict[str, float]:
-    """Simulated seconds of such a step, and the card's peak."""
+    """Simulated seconds of such a step, and the GPU's peak."""
     import innkeeper
 
     import torch

@@ -1,10 +1,10 @@
-"""Which form of an optimizer is fastest where a model does not fit: one for each tensor, lists, or fused.
+"""The fastest form of an optimizer if a model does not fit: one call for each tensor, lists, or fused.
 
-Training steps of the models of ``bench/traces``, without data, on a simulated card with less and less room,
-each in a process of its own. Times are the simulator's, in milliseconds a step, of steps behind those in
-which plans are made: with room for all, and with a part of the peak, ``on demand`` without plans and
-``recompute`` where blocks may be computed again. AdamW's forms are PyTorch's own: ``foreach=False``, what one
-gets by default, which are lists, and ``fused=True``, which reads each tensor once.
+Training steps of the models of ``bench/traces``, without data, on a simulated GPU with less and less memory,
+each in a process of its own. Times are the simulator's, in milliseconds a step, of steps after those in which
+plans are made: with memory for all, and with a part of the peak, ``on demand`` without plans and
+``recompute`` with plans that may recompute blocks. AdamW's forms are PyTorch's own: ``foreach=False``, the
+default, which uses lists, and ``fused=True``, which reads each tensor once.
 
     python bench/optimizers.py
     python bench/optimizers.py --only bert-large --share 0.6
@@ -34,7 +34,7 @@ FORMS: dict[str, dict[str, bool]] = {
 
 
 def train(name: str, form: str, steps: int) -> dict[str, Any]:
-    """What a step takes, in this process."""
+    """The time of a step, in this process."""
     import innkeeper  # noqa: F401  the device
     from models import CASES
 
@@ -42,7 +42,7 @@ def train(name: str, form: str, steps: int) -> dict[str, Any]:
 
 
 def run(name: str, form: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
-    """The same in a process of its own, on a card with so much room."""
+    """The same in a process of its own, on a GPU with the given budget."""
     words = ("--case", name, "--form", form, "--steps", steps)
     nodes = f"sim:{room},host:2TiB"
     found: dict[str, Any] = found_apart(

@@ -1,12 +1,12 @@
-"""What the managed device costs where all fits, per small operator and training step, against plain PyTorch.
+"""The cost of the managed device if all fits, per small operator and training step, against plain PyTorch.
 
 The sixty operators are those that training steps of a GPT, a Llama and a ResNet call most (AdamW and SGD
-with foreach=False, clipping). Beside them stands the floor: what any device of its own costs (floor.cc).
+with foreach=False, clipping). Beside them stands the floor: the least cost of any separate device (floor.cc).
 
-One thread, by the process's CPU time: what other programs take does not count. Each row is measured in
-rounds; in a round plain and managed run one after the other, the first of them changing from round to round,
-so that a slow moment of the machine meets both. The ratio is the median of the rounds' ratios. The managed
-device is the host node here; a second process measures a simulated GPU in the same way.
+One thread, by the process's CPU time, so other programs do not count. Each row is measured in rounds. In a
+round plain and managed run one after the other, the first of them changing from round to round, so that a
+slow moment of the machine meets both. The ratio is the median of the rounds' ratios. The managed device is
+the host node here; a second process measures a simulated GPU in the same way.
 
     python bench/overhead.py
     python bench/overhead.py --json overhead.json --rounds 50
@@ -258,7 +258,7 @@ def training_row(width: int, rounds: int) -> Row:
 
 @dataclass
 class Measured:
-    """What one process has measured."""
+    """The measurements of one process."""
 
     cases: list[Row]
     hottest: list[Row]
@@ -280,7 +280,7 @@ def measure(rounds: int, quick: bool) -> Measured:
 
 
 def read(text: str) -> Measured:
-    """What a child wrote."""
+    """The figures that a child wrote."""
     kept = json.loads(text)
     floor = kept["floor"] and Row(**kept["floor"])
     return Measured([Row(**row) for row in kept["cases"]], [Row(**row) for row in kept["hottest"]], floor)
@@ -322,7 +322,7 @@ def print_table(host: Sequence[Row], simulated: Sequence[Row]) -> None:
 
 
 def print_hottest(host: Measured, simulated: Measured) -> None:
-    """What each of the sixty costs above plain PyTorch; the median and the worst of them."""
+    """The cost of each of the sixty above plain PyTorch; the median and the worst of them."""
     table = Table("operator", title=f"The {len(host.hottest)} hottest operators, above plain PyTorch")
     for title in ("plain PyTorch", "host", "simulated GPU"):
         table.add_column(title, justify="right")

@@ -1,12 +1,11 @@
-"""DataParallel and DistributedDataParallel on two and four simulated GPUs, each at half of what it needs.
+"""DataParallel and DistributedDataParallel on two and four simulated GPUs, each at half of its peak.
 
-A GPT of 4 layers, width 256, is trained on the same batches: on one GPU with room for all of it, by
+A GPT of 4 layers, width 256, is trained on the same batches: on one GPU with memory for all of it, by
 ``nn.DataParallel`` over 2 and 4 GPUs in one process, whose replicas share the parameters (one device) or
 have copies (``devices="each"``, PyTorch's own code), and by ``DistributedDataParallel`` in 2 and 4 processes
-with a GPU each. ``half`` is a run in which each GPU has half of the peak that it had with room for all; it
-must give the bits of that. ``forward`` is an inference of such a batch. To one GPU's the distance is
-rounding: kernels may add in another order where a batch is smaller, and gradients are summed over the
-processes.
+with a GPU each. ``half`` is a run in which each GPU has half of the peak that it had with memory for all; it
+must give the same bits. ``forward`` is an inference of such a batch. The distance to one GPU's result is
+rounding: kernels may add in another order if a batch is smaller, and gradients are summed over the processes.
 
     python bench/parallel.py
     python bench/parallel.py --json parallel.json --steps 8
@@ -41,7 +40,7 @@ ALIGNMENT = 64  # bytes; budgets are multiples of it
 
 
 def train(way: str, steps: int, out: Path) -> None:
-    """One process: trains, and writes what it found."""
+    """One process: trains, and writes its results."""
     import innkeeper
     from torch.nn import functional as F
     from torch.nn.parallel import DistributedDataParallel
@@ -100,7 +99,7 @@ def train(way: str, steps: int, out: Path) -> None:
 
 
 def run(way: str, gpus: int, steps: int, budgets: list[int]) -> dict[str, Any]:
-    """What a run in processes of its own gave: of each process the largest peak, the sum of evictions."""
+    """The result of a run in processes of its own: the largest peak of a process, the sum of evictions."""
     processes = gpus if way == "DistributedDataParallel" else 1
     python = [sys.executable]
     if processes > 1:

@@ -1,5 +1,5 @@
-// What planning costs the CPU: each operator's end while a period is looked for, and while one is followed;
-// and the making of a schedule.
+// The CPU cost of planning: the end of each operator while the planner looks for a period, and while a
+// program follows one; and the making of a schedule.
 //
 //     build/wheel/bench/plan_bench
 #include <benchmark/benchmark.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr NodeId kCard{0};
 
-// Training steps of so many layers of three operators each, with blocks that are only names.
+// Training steps of `layers` layers of three operators each, with blocks that are only names.
 class Program {
  public:
   Program(int64_t layers, Bytes room, Planner::RunInBackground run_in_background = {})
@@ -24,7 +24,7 @@ class Program {
         results_(static_cast<size_t>(layers)) {
     for (int64_t i = 0; i < layers; ++i) weights_.push_back(meet());
   }
-  // Operators in it.
+  // Runs one training step; returns the number of its operators.
   int64_t step() {
     const size_t layers = weights_.size();
     for (size_t i = 0; i < layers; ++i) {
@@ -64,7 +64,7 @@ class Program {
   std::vector<Name> results_;
 };
 
-// All fits, so that a period is found again and again, and refused.
+// All blocks fit, so that the planner finds a period again and again, and refuses it.
 void BM_Search(benchmark::State& state) {
   Program program(state.range(0), GiB(100));
   int64_t operators = 0;
@@ -83,7 +83,7 @@ void BM_Follow(benchmark::State& state) {
 }
 BENCHMARK(BM_Follow)->Arg(300)->Arg(30'000);
 
-// The first three periods: looking for one, and its schedule.
+// The first three periods: the search for one, and its schedule.
 void BM_Learn(benchmark::State& state) {
   for (auto _ : state) {
     Program program(state.range(0), KiB(4 * state.range(0)));
@@ -93,7 +93,7 @@ void BM_Learn(benchmark::State& state) {
 }
 BENCHMARK(BM_Learn)->Arg(300)->Arg(30'000)->Unit(benchmark::kMillisecond);
 
-// The part of it that the program waits for if the schedule is made in the background.
+// The program's part of that cost if the schedule is made concurrently.
 void BM_LearnInBackground(benchmark::State& state) {
   for (auto _ : state) {
     int jobs = 0;

@@ -1,4 +1,4 @@
-// What the queue costs through the library: adding a job, listing 100,000, and a job's whole life by the
+// The cost of the queue through the library: adding a job, listing 100,000, and a job's whole life by the
 // runner. Counters: adds a second, milliseconds for a list, jobs a second.
 //
 //   build/wheel/bench/queue_bench
@@ -20,12 +20,12 @@ JobSpec small() {
   return spec;
 }
 
-// One transaction each, as a program that submits jobs does it. Nothing is started.
+// One transaction for each job, as in a program that submits jobs. No job is started.
 void add(benchmark::State& state) {
   const test::QueueDirectory folder;
   Queue queue = folder.queue();
   if (!queue.pause_all().ok()) std::abort();
-  const JobSpec spec = small();  // with this process's environment
+  const JobSpec spec = small();  // The jobs have this process's environment.
   for ([[maybe_unused]] const auto unused : state) benchmark::DoNotOptimize(queue.add(spec).value().front());
   state.counters["adds_per_s"] =
       benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
@@ -44,7 +44,8 @@ void list(benchmark::State& state) {
 }
 BENCHMARK(list)->Arg(1000)->Arg(100'000)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// From adding to the end of all: the runner claims, starts and notes each, waiting for the disk twice a job.
+// From the first add to the end of all jobs: the runner claims, starts and records each, and waits for the
+// disk twice per job.
 void run(benchmark::State& state) {
   const test::QueueDirectory folder;
   Queue queue = folder.queue();

@@ -84,12 +84,12 @@ def task_spooler(folder: Path, jobs: int) -> tuple[float, int, float] | None:
     listing = timed([program], env)
     running = subprocess.run([program, "-p", "0"], env=env, check=True, capture_output=True, text=True).stdout
     subprocess.run([program, "-K"], env=env, check=False)
-    os.kill(int(running), signal.SIGTERM)  # its server goes, what runs stays
+    os.kill(int(running), signal.SIGTERM)  # the server ends, running jobs stay
     return rate, more, listing
 
 
 def long_list(folder: Path, jobs: int) -> None:
-    """What the program takes to list so many jobs."""
+    """The program's time to list that many jobs."""
     env = dict(os.environ) | {"INNKEEPER_QUEUE_DIR": str(folder)}
     program = [str(PROGRAM), "queue"]
     timed([*program, "pause"], env)

@@ -1,24 +1,24 @@
-"""What training with less room costs, by the recorded steps of ``bench/traces`` on simulated cards.
+"""The cost of training with less memory, by the recorded steps of ``bench/traces`` on simulated GPUs.
 
-Each row of the table is a model on a card with a part of the memory that it wants at its peak. Times are
-those of a step, in multiples of its kernels':
+Each row of the table is a model on a GPU with a part of the memory of its peak. Times are those of a step, in
+multiples of its kernels':
 
 ``planned``: as Innkeeper does it once it knows the period;
-``recompute``: as programs run by default: what cheap operators made may be made again;
-``on demand``: without plans: each block moves when an operator needs it, beside the kernels;
-``pager``: least recently used leaves, and the program waits for each copy, as for unified memory's;
-``modules``, ``activations``, ``optimizer``: what people do today, each a rule about which tensors are at the
-host, on the same card and of the same record ("-": does not fit, whatever it moves). Module by module with
-the next one prefetched, as block swapping and cpu_offload; saved activations, as save_on_cpu, but beside the
-kernels and only so many as is best; and the optimizer's state, gradients and parameters, as ZeRO-Offload and
-FSDP2's CPU offload, where the host makes the step if that is faster. What is modelled, with the benefit of
-the doubt, and what is not: ``src/replay/alternatives.h``;
+``recompute``: as programs run by default: plans may recompute the results of cheap operators;
+``on demand``: without plans: each block moves when an operator needs it, concurrently with the kernels;
+``pager``: the least recently used block leaves, and the program waits for each copy, as with unified memory;
+``modules``, ``activations``, ``optimizer``: today's practice, each a rule about the tensors that are on the
+host, on the same GPU and of the same record ("-": does not fit with any moves). Module by module with the
+next one prefetched, as block swapping and cpu_offload; saved activations, as save_on_cpu, but concurrently
+with the kernels and only the best number of them; and the optimizer's state, gradients and parameters, as
+ZeRO-Offload and FSDP2's CPU offload, where the host makes the step if that is faster. The model, with the
+benefit of the doubt, and its limits: ``src/replay/alternatives.h``;
 ``roofline``: the longest of the kernels and of the bytes that the farthest next use moves in each direction,
-were they all beside the kernels. (It is no bound of time: what is short of room at the end of a forward pass
-must be out by then, and can only come back after it.)
+if all ran concurrently with the kernels. (It is no bound of time: bytes that do not fit at the end of a
+forward pass must be out by then, and can only come back after it.)
 
-Bytes are those that arrive in a step, in multiples of what the farthest next use moves with the whole record
-known in advance (Belady's rule).
+Bytes are those that arrive in a step, in multiples of the bytes that the farthest next use moves with the
+whole record known in advance (Belady's rule).
 
     python bench/replay.py
     python bench/replay.py --only 'gpt2|llama' --html build/replay.html --json build/replay.json
@@ -42,7 +42,7 @@ from support.replayed import replayed
 
 TOP = Path(__file__).resolve().parent.parent
 TRACES = Path(__file__).resolve().parent / "traces"
-CARDS = {  # name: the simulator's card and link
+CARDS = {  # name: the simulator's GPU and link
     "H100, PCIe 5": ("H100", "PCIe 5 x16"),
     "A100, PCIe 4": ("A100", "PCIe 4 x16"),
     "RTX 4090, PCIe 4": ("RTX 4090", "PCIe 4 x16"),
@@ -54,10 +54,10 @@ WAYS = {
     "recompute": "other3",
     "on_demand": "run0",
     "pager": "run2",
-}  # and the classes of their lines
+}  # keys, and the classes of their lines
 OTHERS = {"modules": "other0", "activations": "other1", "optimizer": "other2"}  # Some do not fit.
 
-Found = dict[str, Any]  # what `innkeeper replay --json` says of one model on one card
+Found = dict[str, Any]  # the output of `innkeeper replay --json` for one model on one GPU
 
 
 def played(trace: Path, card: str, shares: str, steps: int, host_bandwidth: float | None = None) -> Found:
@@ -77,13 +77,13 @@ def times_of(found: Found, row: dict[str, Any]) -> dict[str, float]:
 
 
 def bytes_text(row: dict[str, Any]) -> str:
-    """What arrives as planned, in multiples of what must by Belady's rule."""
+    """The planned fetches, in multiples of the fetches by Belady's rule."""
     planned, best = row["planned"]["bytes_in"], row["offline"]["bytes_in"]
     return f"{planned / best:.2f}" if best else "none" if not planned else f"{planned:,} B of none"
 
 
 def cells(found: Found) -> Iterator[list[str]]:
-    """The table's rows for one model on one card."""
+    """The table's rows for one model on one GPU."""
     for row in found["rows"]:
         head = [found["model"], f"{row['share']:.0%}"]
         if "failed" in row:
@@ -95,7 +95,7 @@ def cells(found: Found) -> Iterator[list[str]]:
 
 
 def host_line(all_found: list[Found]) -> str:
-    """How much host memory was held, of what blocks took there."""
+    """The host memory held, in multiples of the blocks' bytes there."""
     held = sorted(
         (row["host_bytes_held"] / row["host_bytes"], f"{found['model']} at {row['share']:.0%}")
         for found in all_found
@@ -110,7 +110,7 @@ def host_line(all_found: list[Found]) -> str:
 
 
 def order_line(all_found: list[Found]) -> str:
-    """What moves without plans, beside what would by the order of use alone (LRU)."""
+    """The moves without plans, compared with those by the order of use alone (LRU)."""
     rows = [row for found in all_found for row in found["rows"] if row.get("by_use", {}).get("bytes_in")]
     parts = []
     for what, key in (("bytes in", "bytes_in"), ("time", "seconds")):
@@ -121,7 +121,7 @@ def order_line(all_found: list[Found]) -> str:
 
 
 def recompute_line(all_found: list[Found]) -> str:
-    """What a step takes where blocks may be computed again, of what it takes planned without."""
+    """The time of a step whose blocks may be recomputed, as a part of the planned time without."""
     rows = [row for found in all_found for row in found["rows"] if "failed" not in row]
     ratios = sorted(row["recompute"]["seconds"] / row["planned"]["seconds"] for row in rows)
     faster = sum(ratio < 1 / ALIKE for ratio in ratios)
@@ -133,14 +133,14 @@ def recompute_line(all_found: list[Found]) -> str:
 
 
 def behind(found: Found, row: dict[str, Any], way: str, of: str) -> str:
-    """A cell in which another way is faster than ours, and how much."""
+    """A cell in which another way is faster than Innkeeper's, and by how much."""
     ratio = row[of]["seconds"] / row[way]["seconds"]
     step = ", the host's step" if row[way].get("by_host") else ""
     return f"{found['model']} at {row['share']:.0%} on {found['on']} ({ratio:.2f}x{step})"
 
 
 def others_lines(all_found: list[Found]) -> Iterator[str]:
-    """How we do beside each of what people do today, and where we are behind."""
+    """Innkeeper compared with each of today's ways, and the rows in which it is slower."""
     rows = [(found, row) for found in all_found for row in found["rows"] if "failed" not in row]
     for way in OTHERS:
         fit = [(found, row) for found, row in rows if "seconds" in row[way]]

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Trains for as long as it is told, as real programs do, and looks for leaks and drift from plain PyTorch.
+"""Trains for the given time, as real programs do, and looks for leaks and differences from plain PyTorch.
 
     python bench/soak.py --minutes 60
 
 Each round trains a language model and a convolutional one on batches of another shape, and their twins on
 plain CPU; evaluates them; throws an exception in the middle of a backward pass; makes a model, trains it and
-drops it; and starts threads that use the shared weights and go. After every ten rounds, in which nothing
-looked, only the two models and their optimizers may be left: blocks, bytes, pins, escapes, file descriptors
-and threads are counted exactly. The host must never have held much more than what there is. All weights and
+drops it; and starts threads that use the shared weights and end. After every ten rounds without any query,
+only the two models and their optimizers may be left: blocks, bytes, pins, escapes, file descriptors and
+threads are counted exactly. The host must never have held much more than the living bytes. All weights and
 the optimizers' state are compared with the twins', bit by bit. At the end the process's memory must not have
 grown. With --quick it ends after twenty rounds, and does not judge memory.
 
-Exits with 1 at the first leak or difference, and says what it is.
+Exits with 1 at the first leak or difference, and names it.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 COMPARE_EVERY = 10  # rounds; between them nothing asks for statistics, since that cleans up
-MOST_ON_HOST = 2.0  # times what there is at all: the models and what the accelerators hold
-WARM_UP = 0.25  # of the time: caches fill, allocators find their size
-MOST_GROWTH_MIB = 16.0  # from the median after warm-up to the one at the end
+MOST_ON_HOST = 2.0  # multiple of all living bytes: the models, and the bytes that the accelerators hold
+WARM_UP = 0.25  # part of the time: caches fill, allocators find their size
+MOST_GROWTH_MIB = 16.0  # growth from the median after warm-up to the one at the end
 MOST_SLOPE_MIB = 16.0  # an hour, for runs that are long enough to have a slope
 SLOPE_MINUTES = 30  # shorter runs have none
 GROWTH_MINUTES = 1  # shorter runs have hardly warmed up
 
 
 class Broken(Exception):
-    """What the soak looks for."""
+    """A leak or a difference that the soak found."""
 
 
 class Pause(torch.autograd.Function):
@@ -70,7 +70,7 @@ class Pause(torch.autograd.Function):
 
 
 class Twin:
-    """A model on managed, the same on the CPU, and what trains both."""
+    """A model on managed, the same on the CPU, and the optimizers of both."""
 
     def __init__(self, make, optimizer) -> None:
         torch.manual_seed(1)
@@ -112,7 +112,7 @@ class Twin:
             raise Broken("an evaluation differs from plain PyTorch's")
 
     def tensors(self) -> list[tuple[str, Tensor, Tensor]]:
-        """Weights, buffers and optimizers' state: name, ours, plain."""
+        """Weights, buffers and optimizers' state: name, managed, plain."""
         rows = list(zip(self.ours.state_dict().items(), self.plain.state_dict().values(), strict=True))
         found = [(name, a, b) for (name, a), b in rows]
         states = (optimizer.state.values() for optimizer in self.optimizers)
@@ -128,7 +128,7 @@ class Twin:
 
 
 def language(r: random.Random) -> tuple[Tensor, Tensor]:
-    """Tokens and what comes next, of a drawn shape."""
+    """Tokens and the next token of each, of a drawn shape."""
     data = torch.Generator().manual_seed(r.randrange(1 << 32))
     tokens = torch.randint(0, 96, (r.randint(1, 5), r.randint(4, 40) + 1), generator=data)
     return tokens[:, :-1], tokens[:, 1:]
@@ -160,7 +160,7 @@ def create_and_drop(r: random.Random) -> None:
         model(x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-    innkeeper.pin(model[0].weight)  # and dies pinned
+    innkeeper.pin(model[0].weight)  # the block dies pinned
     innkeeper.prefetch(model[2].weight, "sim:1")
 
 
@@ -271,7 +271,7 @@ def soak(minutes: float, seed: int) -> None:
 
 
 def add(total: dict[str, int], stats: dict[str, Any]) -> dict[str, int]:
-    """What was done so far, and since the last reset. The host's peak is looked at."""
+    """Adds the counters since the last reset to those before it, and checks the host's peak."""
     host = stats["nodes"]["host"]
     cards = sum(row["budget"] for name, row in stats["nodes"].items() if name.startswith("sim"))
     if host["peak"] > MOST_ON_HOST * (host["resident"] + cards):
@@ -287,7 +287,7 @@ def report(
     memory: list[float],
     minutes: float,
 ) -> None:
-    """Says what was done, and judges the memory."""
+    """Prints the counters, and judges the memory."""
     quarter = max(1, len(memory) // 4)
     growth = statistics.median(memory[-quarter:]) - statistics.median(memory[:quarter])
     an_hour = slope(times, memory)

@@ -1,5 +1,5 @@
-// What the access stream costs an operator: while nobody wants to know, while its thread's program is
-// followed, while a record is made; and how fast a record becomes text.
+// The cost of the access stream for an operator: without a listener, while a tracker follows its thread's
+// program, and while a trace is recorded; and the time to turn a record into text.
 //
 //     build/wheel/bench/stream_bench
 #include <benchmark/benchmark.h>
@@ -62,7 +62,7 @@ void operator_unheard(benchmark::State& state) {
 }
 BENCHMARK(operator_unheard);
 
-// From the first eviction on.
+// A tracker follows the thread's program from the first eviction on.
 void operator_followed(benchmark::State& state) {
   Machine machine;
   IK_CHECK(machine.engine->evictor().relieve(kCard, Bytes(1)).ok());
@@ -71,7 +71,7 @@ void operator_followed(benchmark::State& state) {
 }
 BENCHMARK(operator_followed);
 
-// What the recorder takes of the path of an operator, on one thread and on two at a time.
+// The recorder's part of an operator's path, on one thread and on two threads at the same time.
 void operator_recorded(benchmark::State& state) {
   static Recorder recorder;
   if (state.thread_index() == 0) recorder.start(static_cast<size_t>(2 * kOperators));
@@ -101,7 +101,7 @@ void read_events(benchmark::State& state) {
 }
 BENCHMARK(read_events)->Unit(benchmark::kMillisecond);
 
-// The same, and made into text.
+// A record's events, read in order and turned into text.
 void read_text(benchmark::State& state) {
   Recorder recorder;
   for (auto _ : state) {

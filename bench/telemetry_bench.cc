@@ -1,5 +1,5 @@
-// What a snapshot costs us: through the fake library, whose own work is small, with eight cards. A real
-// driver's time comes on top (docs/design/telemetry.md).
+// The cost of a snapshot in Innkeeper: with eight GPUs, through the fake library, whose own work is small. A
+// real driver's time is added to it (docs/design/telemetry.md).
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -31,7 +31,7 @@ void take(benchmark::State& state, Wanted wanted) {
 void pick(benchmark::State& state) { take(state, Wanted::memory | Wanted::utilization); }
 void everything(benchmark::State& state) { take(state, Wanted::all); }
 
-// Loading, starting, one snapshot, ending: what a program that runs once pays.
+// Loading, starting, one snapshot, ending: the cost for a program that runs once.
 void cold(benchmark::State& state) {
   const test::FakeGpus gpus(machine(8), test::FakeGpus::quiet);
   for (auto _ : state) {

@@ -1,14 +1,14 @@
-"""What plans are worth where the device does not report kernel times, as on a real GPU.
+"""The gain from plans if the device does not report kernel times, as on a real GPU.
 
-The recorded steps of ``bench/traces`` are played on simulated cards that differ from the model. Each kind
-of kernel takes half to twice what the model says, and memory and link have 0.6 to all of their rates, drawn
-from a seed. Plans are made three times:
+The recorded steps of ``bench/traces`` are played on simulated GPUs that differ from the model. Each kind of
+kernel takes half to twice the model's time, and memory and link have 0.6 to all of their rates, drawn from a
+seed. Plans are made three times:
 
-``told``: the card says what each kernel takes, as the simulator does;
+``told``: the GPU reports the time of each kernel, as the simulator does;
 ``model``: a model prices each kernel by its work, and knows nothing of the factors;
 ``unknown``: kernel times are not available, and plans count bytes.
 
-The table has each as a multiple of ``told``, over all models, cards, rooms and seeds, and ``model`` as a
+The table has each as a multiple of ``told``, over all models, GPUs, budgets and seeds, and ``model`` as a
 multiple of movement on demand, which needs no plan. Then the same of plans that may recompute, as they do by
 default, and those as a multiple of plans that only move.
 
@@ -46,7 +46,7 @@ def played(record: bytes, card: str, seed: int | None, way: str, shares: str) ->
 
 
 def cells_of(trace: Path, card: str, seed: int | None, shares: str) -> Iterator[Cell]:
-    """Seconds a step by each way, of the rooms that fit."""
+    """Seconds a step by each way, for the budgets that fit."""
     record = gzip.decompress(trace.read_bytes())
     for rows in zip(*(played(record, card, seed, way, shares) for way in WAYS), strict=True):
         if "failed" in rows[0]:

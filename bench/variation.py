@@ -31,7 +31,7 @@ TOP = Path(__file__).resolve().parent.parent
 STEPS = 60
 SETTLED = 12  # steps, after which a plan is to have been found, or given up
 SHARES = (0.9, 0.7, 0.5)
-MOST = {"time": 1.05, "later": 1.02, "bytes": 1.10}  # wanted of each cell
+MOST = {"time": 1.05, "later": 1.02, "bytes": 1.10}  # targets of each cell
 Cell = dict[str, float]
 
 
@@ -52,7 +52,7 @@ def record(name: str, seed: int, path: Path) -> None:
 
 
 def played(name: str, seed: int, folder: Path, program: Path) -> list[Cell | str]:
-    """Of each share what plans cost, or why it does not fit."""
+    """For each share the cost of plans, or the reason why it does not fit."""
     path = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower())}-{seed}.trace"
     if not path.exists():
         draft = path.with_suffix(f".{os.getpid()}")
@@ -88,7 +88,7 @@ def cell(row: dict[str, Any]) -> Cell | str:
 
 
 def shown(found: Cell | str) -> str:
-    """A cell of the table; in bold what is more than wanted."""
+    """A cell of the table; values above the target are in bold."""
     if isinstance(found, str):
         return "-"
     texts = [f"[b]{found[key]:.2f}[/b]" if found[key] > MOST[key] else f"{found[key]:.2f}" for key in MOST]

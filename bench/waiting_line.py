@@ -1,9 +1,9 @@
-"""A crowd in the line for GPUs: what waiting costs, what it costs others, and in what order it is served.
+"""A crowd in the line for GPUs: the cost of waiting, its cost to other programs, and the order of service.
 
 For each size of the crowd, on four simulated GPUs that are leased whole: the processors that all waiting
-programs take together and the time of a `pick` beside them; after the GPUs come free the longest time between
-two grants, and how many were served long before one who had asked earlier (more than twice as many places as
-there are GPUs, since jobs that run at once end in any order).
+programs take together and the time of a `pick` beside them. After the GPUs come free: the longest time
+between two grants, and the number of programs served long before an earlier request (more than twice as many
+places as there are GPUs, since jobs that run at once end in any order).
 With --quick a small crowd.
 
     python bench/waiting_line.py 10 100 300 1000
@@ -28,7 +28,7 @@ LIMIT_S = 300
 
 
 def processor_seconds(processes: list[subprocess.Popen[bytes]]) -> float:
-    """What they used so far."""
+    """Processor seconds that the processes have used so far."""
     ticks = 0
     for process in processes:
         fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -1,10 +1,11 @@
-"""What is wanted of the engine's books and of its order of leaving, beside what is measured: a row each.
+"""Targets for the engine's bookkeeping and for its order of eviction, beside the measured values: a row each.
 
-``bytes a block``: what a managed tensor of 64 bytes takes of the heap, less what PyTorch's own does, counted
-by the allocator (mallinfo2) and not by us. ``round trips``: how far the process's resident memory grows while
-one tensor of 1 MiB is written and evicted so many times, after the first tenth of them. ``host peak``: what a
-training step with room for half has at the host, beside what cannot be at the card. ``circle``: how many of
-ten equal blocks that are read in turn with room for nine are fetched in a pass (by use alone all ten).
+``bytes a block``: the heap bytes of a managed tensor of 64 bytes, less those of PyTorch's own, counted by the
+allocator (mallinfo2) and not by Innkeeper. ``round trips``: growth of the process's resident memory while one
+tensor of 1 MiB is written and evicted many times, after the first tenth of them. ``host peak``: bytes of a
+training step with memory for half at the host, beside those that cannot be on the GPU. ``circle``: number of
+ten equal blocks that are fetched in a pass that reads them in turn with memory for nine (by use alone all
+ten).
 
     python bench/wanted.py
     python bench/wanted.py --only circle --json wanted.json
@@ -29,7 +30,7 @@ MIB = 1 << 20
 
 
 class Heap(ctypes.Structure):
-    """What mallinfo2() returns."""
+    """The result of mallinfo2()."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -68,7 +69,7 @@ def bytes_a_block(count: int) -> float:
         kept += [torch.ones(16, device=device) for _ in range(count)]
         return (heap_in_use() - before) / count
 
-    data = 64 + 16 + 64  # of a plain tensor: malloc's word and what aligning to 64 takes of it
+    data = 64 + 16 + 64  # bytes of a plain tensor: malloc's word, the data, and the loss by alignment to 64
     return of("managed") - (of("cpu") - data)
 
 
@@ -89,7 +90,7 @@ def round_trips(count: int) -> float:
 
 
 def peaks(steps: int) -> dict[str, int]:
-    """The peaks of the card and of the host while it trains."""
+    """The peaks of the GPU and of the host while it trains."""
     import innkeeper
     from movement import step_of_a_gpt
 
@@ -117,7 +118,7 @@ def circle(passes: int) -> float:
 
 
 def elsewhere(case: str, count: int, nodes: str, **settings: str) -> object:
-    """What a case finds in a process of its own."""
+    """The result of a case in a process of its own."""
     return found_apart("--case", case, "--count", count, what=case, nodes=nodes, **settings)
 
 

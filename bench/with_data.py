@@ -1,11 +1,11 @@
-"""Training with data through the device, on a simulated card with less and less room, beside its bounds.
+"""Training with data through the device, on a simulated GPU with less and less memory, beside its bounds.
 
-Small models of shapes that nobody tuned plans on: the demo's GPT, an OPT and a ViT of transformers, from
-random weights. Each case is a process of its own; times are the simulator's, in multiples of a step with room
-for all, of steps behind those in which plans are made. ``on demand`` is without plans, ``recompute`` where
-blocks may be computed again, ``time_bound`` what ``stats()`` says that no plan goes below. Bytes are those
-that arrive in a step, in multiples of ``bytes_bound``, below which is no plan that copies alone. Every way
-has the losses of the run with room for all, to the bit.
+Small models of shapes that no developer tuned plans on: the demo's GPT, an OPT and a ViT of transformers,
+from random weights. Each case is a process of its own. Times are the simulator's, in multiples of a step with
+memory for all, of steps after those in which plans are made. ``on demand`` is without plans, ``recompute``
+with plans that may recompute blocks, ``time_bound`` the time of ``stats()`` that no plan goes below. Bytes
+are those that arrive in a step, in multiples of ``bytes_bound``, the least of all plans that only copy. Every
+way has the losses of the run with memory for all, to the bit.
 
     python bench/with_data.py
     python bench/with_data.py --only opt --share 0.6,0.4
@@ -99,21 +99,21 @@ def training(name: str) -> Loss:
 
 
 def train(name: str, steps: int) -> dict[str, Any]:
-    """What a step takes, in this process."""
+    """The time of a step, in this process."""
     step = training(name)
     losses: list[torch.Tensor] = []
     return measured(lambda: losses.append(step()), steps) | {"losses": [value.item() for value in losses]}
 
 
 def check_losses(found: dict[str, Any], whole: dict[str, Any], case: str) -> None:
-    """Ends the benchmark where a way of a case has other losses than the run with room for all."""
+    """Ends the benchmark where a way of a case has other losses than the run with memory for all."""
     for way, row in found.items():
         if row["losses"] != whole["losses"]:
             raise SystemExit(f"{case}, {way}: losses differ from those with room for all")
 
 
 def run(name: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
-    """The same in a process of its own, on a card with so much room."""
+    """The same in a process of its own, on a GPU with the given budget."""
     words = ("--case", name, "--steps", steps)
     nodes = f"sim:{room},host:4GiB"
     found: dict[str, Any] = found_apart(

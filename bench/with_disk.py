@@ -1,13 +1,13 @@
-"""Training that fits neither a card nor the host's memory, beside a disk, by the wall's clock.
+"""Training that fits neither a GPU nor the host's memory, beside a disk, by the wall's clock.
 
-The small models of ``bench/with_data.py``: on a simulated card with 45 % of what they want and a host with
-25 %, the rest on a disk; and on a host that computes, with 60 % and no card. Each case is a process of its
-own; times are those of a step behind those in which plans are made, in multiples of a step with room for
-all. ``on demand`` is without plans. Every way has the losses of the run with room for all, to the bit.
+The small models of ``bench/with_data.py``: on a simulated GPU with 45 % of their peak and a host with 25 %,
+the rest on a disk; and on a host that computes, with 60 % and no GPU. Each case is a process of its own.
+Times are those of a step after those in which plans are made, in multiples of a step with memory for all.
+``on demand`` is without plans. Every way has the losses of the run with memory for all, to the bit.
 
-The disk is as slow as ``--disk`` says (a library takes that time at each read and write of the spill file):
-a simulated card computes on a processor, some hundred times slower than the card would, so a disk that is
-as much slower shows what is hidden behind kernels and what is not. 0: the machine's own.
+``--disk`` sets how slow the disk is (a library takes that time at each read and write of the spill file). A
+simulated GPU computes on a processor, some hundred times slower than the GPU would. A disk that is slower by
+the same factor shows which moves the kernels hide. 0: the machine's own disk.
 
     python bench/with_disk.py
     python bench/with_disk.py --only opt --disk 200
@@ -30,12 +30,12 @@ from support.on_the_clock import WARM_UP
 from with_data import CARD, MODELS, check_losses, training
 
 SOURCE = Path(__file__).resolve().parent / "support" / "slow_disk.c"
-CARD_SHARE, BELOW_SHARE, HOST_SHARE = 0.45, 0.25, 0.6  # of the peak
+CARD_SHARE, BELOW_SHARE, HOST_SHARE = 0.45, 0.25, 0.6  # parts of the peak
 WAYS = {"on demand": "off", "planned": "on"}
 
 
 def train(name: str, steps: int) -> dict[str, Any]:
-    """What a step takes, in this process."""
+    """The time of a step, in this process."""
     import innkeeper
 
     import torch
@@ -45,7 +45,7 @@ def train(name: str, steps: int) -> dict[str, Any]:
     losses, seconds = [], []
     for _ in range(WARM_UP + steps):
         began = time.perf_counter()
-        losses.append(step().item())  # behind all that the step did
+        losses.append(step().item())  # item() waits for all work of the step
         seconds.append(time.perf_counter() - began)
     nodes = innkeeper.stats()["nodes"]
     return {

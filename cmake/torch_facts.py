@@ -1,7 +1,7 @@
-"""Prints what the build must know of this Python and its PyTorch, as CMake assignments.
+"""Prints the build's facts about this Python and its PyTorch, as CMake assignments.
 
 PyTorch is found but not imported, so that this takes no time and needs none of the libraries it loads. Exits
-with 1 and one line on standard error where there is no PyTorch.
+with 1 and one line on standard error if there is no PyTorch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import sys
 import sysconfig
 from pathlib import Path
 
-# Of CUDA's headers, those that we and the headers of PyTorch that we use include; two packages bring them.
+# The CUDA headers that Innkeeper's sources and PyTorch's headers include; two packages contain them.
 CUDA_HEADERS = ("cuda.h", "cuda_runtime_api.h", "crt/host_defines.h")
 
 
 def cuda_include_dirs(site: Path) -> list[str]:
-    """Folders that hold CUDA's headers: CUDA_HOME's, those of pip's packages in `site`, a toolkit's.
+    """Directories that hold CUDA's headers: CUDA_HOME's, those of pip's packages in `site`, a toolkit's.
 
     Empty where no candidate is complete. PyTorch's own packages lack crt/, which Triton brings.
     """

@@ -1,7 +1,7 @@
-"""Trains one model three times from one seed and compares: the weights must be equal, whatever the memory.
+"""Trains one model three times from one seed and compares: the weights must be equal for any memory size.
 
-The runs of ``train_text.py``: plain PyTorch; the managed device with room for all; the managed device with
-40 % of the memory that the second run needed at its peak. Without a GPU the managed runs use simulated ones.
+The runs of ``train_text.py``: plain PyTorch; the managed device with memory for all; the managed device with
+40 % of the second run's peak. Without a GPU the managed runs use simulated ones.
 Then a table, and a page to look at. Exits with 1 and one line if the weights differ or the loss did not fall.
 
     python examples/demo.py
@@ -29,11 +29,11 @@ HERE = Path(__file__).resolve().parent
 
 
 class DemoError(Exception):
-    """The demo did not show what it must show; the message is one line."""
+    """The demo did not show its result; the message is one line."""
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line's options; what it does not know goes to ``train_text.py``."""
+    """The command line's options; unknown ones go to ``train_text.py``."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--fraction", type=float, default=0.4, help="of the peak, for the third run")
     p.add_argument("--gpus", type=int, default=1, help="GPUs that share the memory of the third run")
@@ -62,7 +62,7 @@ def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dic
         nodes: ``INNKEEPER_NODES`` for ``managed``.
 
     Returns:
-        What ``demo_run.py`` wrote: losses, seconds, hash, steps, and for ``managed`` statistics and samples.
+        The output of ``demo_run.py``: losses, seconds, hash, steps; for ``managed`` statistics and samples.
 
     Raises:
         DemoError: the process failed.
@@ -89,7 +89,7 @@ def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dic
 
 
 def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Plain, with room, and with ``fraction`` of the second one's peak."""
+    """Plain, with memory for all, and with ``fraction`` of the second one's peak."""
     real = torch.cuda.is_available() and not args.simulate
     device = "cuda" if real else "cpu"
     plain = run("plain PyTorch", device, args.training)

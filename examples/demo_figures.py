@@ -1,4 +1,4 @@
-"""The figures of the demo's page: where the bytes were, what was moved, what it cost, and that it trained."""
+"""The figures of the demo's page: the bytes on each node, the moves, their cost, and the falling loss."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from demo_report import (
     typical,
 )
 
-MOST_POINTS, MOST_BARS = 600, 60  # as many as a screen shows
-HEADROOM = 1.08  # of a plot above its highest point
+MOST_POINTS, MOST_BARS = 600, 60  # a screen shows no more
+HEADROOM = 1.08  # height of a plot, in multiples of its highest point
 
 
 def figure(title: str, legend: Iterable[tuple[str, str]], picture: str, note: str = "") -> str:
@@ -77,7 +77,7 @@ def on_scale(steps: Sequence[float], values: Sequence[float], unit: Unit) -> lis
 def memory(run: Run, like: Run, last: int = 0) -> str:
     """Bytes on each node as areas on top of each other, GPUs lowest; as high as a plot of ``like``.
 
-    With ``last`` only so many steps.
+    With ``last`` only that many last steps.
     """
     first = max(0, len(run["steps"]) - last) if last else 0
     steps, resident = thinned(run, first)

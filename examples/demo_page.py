@@ -1,4 +1,4 @@
-"""The demo's page: what the three runs showed, as one HTML file that needs no network and no script."""
+"""The demo's page: the three runs' results, as one HTML file that needs no network and no script."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def page(runs: Sequence[Run], command: Sequence[str]) -> str:
     """The whole page.
 
     Args:
-        runs: plain PyTorch, managed with room for all, managed with less.
-        command: what was called to get them.
+        runs: plain PyTorch, managed with memory for all, managed with less.
+        command: the command line that made them.
 
     """
     plain, ample, tight = runs
@@ -121,7 +121,7 @@ def equal(runs: Sequence[Run]) -> bool:
 
 
 def share(tight: Run, ample: Run) -> str:
-    """The third run's budget as a part of what the second one needed."""
+    """The third run's budget as a part of the second run's peak."""
     return f"{budget_of(tight) / peak_of(ample):.0%}".replace("%", "\N{NO-BREAK SPACE}%")
 
 
@@ -159,7 +159,7 @@ def bars(of: Iterable[tuple[str, float, str, str]]) -> str:
 
 
 def same_bits(runs: Sequence[Run]) -> str:
-    """The hashes, as text and as a pattern: what is equal looks equal."""
+    """The hashes, as text and as a pattern: equal hashes look equal."""
     hashes = "".join(
         f'<div class="bar"><dt>{escape(short(run))}</dt><dd><code>{run["sha256"][:SHOWN]}</code></dd>'
         f"{pattern(run['sha256'])}</div>"
@@ -221,7 +221,7 @@ def less_memory(ample: Run, tight: Run) -> str:
 
 
 def price(plain: Run, ample: Run, tight: Run) -> str:
-    """What less memory costs, and why."""
+    """The cost of less memory, and the reason."""
     clock = clock_of(tight)
     fast, slow = typical(ample, clock) or 0.0, typical(tight, clock) or 0.0
     unit = seconds_unit(slow)
@@ -250,7 +250,7 @@ def price(plain: Run, ample: Run, tight: Run) -> str:
 
 
 def why(run: Run) -> str:
-    """What a step moves, in words."""
+    """A step's moves, in words."""
     if not any(typical(run, f"bytes_{kind}") for kind in ("fetched", "written_back", "between")):
         return "All fits, and nothing is moved."
     texts = moved_texts(run)
@@ -297,7 +297,7 @@ def commit() -> str:
 
 
 def how_made(runs: Sequence[Run], command: Sequence[str]) -> str:
-    """What makes these numbers again."""
+    """The way to make these numbers again."""
     facts = {"command": f"<code>{escape(shlex.join(command))}</code>"}
     if found := commit():
         facts["commit"] = f"<code>{escape(found)}</code>"

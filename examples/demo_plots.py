@@ -1,7 +1,7 @@
 """Plots as SVG that is part of an HTML page: it takes any width, and its text keeps its size.
 
-What is drawn lies in an inner picture of 1000 by 1000 that is stretched over the plot; text lies beside it,
-placed by percentages. Colours are the page's, by class (demo_page.css).
+Lines lie in an inner picture of 1000 by 1000 that is stretched over the plot; text lies beside it, placed by
+percentages. Colours are the page's, by class (demo_page.css).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Plot:
         return "".join(parts).strip()
 
     def area(self, points: Sequence[Point], kind: str, below: Sequence[Point] | None = None) -> None:
-        """What lies between ``points`` and ``below``, by default the lower edge."""
+        """The area between ``points`` and ``below``, by default the lower edge."""
         floor = below if below is not None else [(points[0][0], 0.0), (points[-1][0], 0.0)]
         self._drawn.append(f'<path class="area {kind}" d="{self._path([*points, *reversed(floor)])}z"/>')
 
@@ -87,7 +87,7 @@ class Plot:
         )
 
     def svg(self, title: str, description: str, along_text: str = "step") -> str:
-        """The picture with its axes; ``title`` and ``description`` are for who cannot see it."""
+        """The picture with its axes; ``title`` and ``description`` are for blind readers."""
         scale = ticks(self._top, 4)
         grid = [
             f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>'

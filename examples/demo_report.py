@@ -1,4 +1,4 @@
-"""What the demo's runs gave, as numbers with units: for the terminal's table and for the page."""
+"""The results of the demo's runs, as numbers with units: for the terminal's table and for the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 Run = dict[str, Any]
 UNKNOWN = "-"
-HASH, SHOWN = "SHA-256", 12  # and how many digits of it
+HASH, SHOWN = "SHA-256", 12  # the hash, and the number of its digits shown
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -67,7 +67,7 @@ def is_simulated(run: Run) -> bool:
 
 
 def clock_of(run: Run) -> str:
-    """The clock that says what memory costs: the simulated GPU's, which other programs do not disturb."""
+    """The clock for the cost of less memory: the simulated GPU's, which other programs do not disturb."""
     return "simulated_seconds" if is_simulated(run) else "seconds"
 
 
@@ -110,7 +110,7 @@ def bytes_text(value: float) -> str:
 
 
 def moved_texts(run: Run) -> dict[str, str]:
-    """What a step moves, by kind; from GPU to GPU only where anything goes."""
+    """A step's moves, by kind; from GPU to GPU only if there are any."""
     fetched, written, between = (
         typical(run, f"bytes_{kind}") or 0 for kind in ("fetched", "written_back", "between")
     )

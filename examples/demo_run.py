@@ -1,4 +1,4 @@
-"""One run of the demo: ``train_text.py`` as it is, and around it what can be told of the run.
+"""One run of the demo: ``train_text.py`` unchanged, with a report of the run.
 
 python examples/demo_run.py --write FILE -- OPTIONS OF train_text.py
 """

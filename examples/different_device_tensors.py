@@ -1,7 +1,7 @@
-"""Tensors on different devices, without a device in sight: they are brought together where they are used.
+"""Tensors on different nodes, without a device in the program: the engine moves them where they are used.
 
 Two simulated GPUs of 1 MiB each and a host. First two tensors are put on different GPUs by hand and added;
-then 40 tensors of 128 KiB, five times what fits on both GPUs, are made, summed and checked.
+then 40 tensors of 128 KiB, five times the memory of both GPUs, are made, summed and checked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 def add_across() -> None:
-    """Operands on two nodes: PyTorch sees one device, and the engine moves what is smaller."""
+    """Operands on two nodes: PyTorch sees one device, and the engine moves the smaller operand."""
     with innkeeper.on("sim:0"):
         x = ManagedTensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     with innkeeper.on("sim:1"):
@@ -27,7 +27,7 @@ def add_across() -> None:
 
 
 def more_than_fits(count: int = 40, side: int = 181) -> None:
-    """Five times the GPUs' memory: what is not used goes to the host and comes back when it is."""
+    """Five times the GPUs' memory: unused tensors go to the host and come back for their next use."""
     before = innkeeper.stats()
     tensors = [torch.full((side, side), float(n), device="managed") for n in range(count)]
     total = torch.zeros(side, side, device="managed")

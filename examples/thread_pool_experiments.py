@@ -1,8 +1,8 @@
 """A hundred experiments in a thread pool, on simulated GPUs that hold a part of them.
 
-Each experiment trains its own small network inside ``innkeeper.experiment()``: that gives its thread a home
-node and a random stream, so that the experiments spread over the GPUs by themselves and none changes
-another's numbers. A few are then repeated alone, and must give the same bits.
+Each experiment trains its own small network inside ``innkeeper.experiment()``: that gives its thread a
+preferred node and a random stream, so that the experiments spread over the GPUs by themselves and none
+changes another's numbers. A few are then repeated alone, and must give the same bits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run_experiment(number: int, steps: int, width: int) -> tuple[list[float], Te
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs all experiments, repeats some, and checks what the engine did."""
+    """Runs all experiments, repeats some, and checks the engine's statistics."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--experiments", type=int, default=100)
     p.add_argument("--threads", type=int, default=12)
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     p.add_argument("--nodes", default="sim:4x256KiB,host:1GiB")
     args = p.parse_args(arguments)
     innkeeper.configure(args.nodes)
-    torch.set_num_threads(1)  # the experiments are what runs in parallel
+    torch.set_num_threads(1)  # parallelism comes from the experiments
 
     with ThreadPoolExecutor(args.threads) as pool:
         futures = [pool.submit(run_experiment, n, args.steps, args.width) for n in range(args.experiments)]

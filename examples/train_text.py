@@ -73,7 +73,7 @@ class GPT(nn.Module):
         for name, parameter in self.named_parameters():
             if name.endswith(
                 ("projection.weight", "mlp.2.weight")
-            ):  # what flows into the residual stays small
+            ):  # keeps the additions to the residual small
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers))
 
     @staticmethod
@@ -128,7 +128,7 @@ def parse(arguments: Sequence[str] | None, device: str = "cpu") -> argparse.Name
 
 @dataclass
 class Result:
-    """What a run gave. ``sha256`` is over all weights in the order of ``state_dict``."""
+    """A run's result. ``sha256`` is over all weights in the order of ``state_dict``."""
 
     device: str
     parameters: int
@@ -163,8 +163,9 @@ def train(args: argparse.Namespace) -> Result:
     text, characters = load_text()
     torch.manual_seed(args.seed)
     model = GPT(characters, args.context, args.width, args.layers, args.heads, args.dropout).to(device)
-    torch.manual_seed(args.seed)  # from here on random numbers do not depend on how the model was built
-    batches = torch.Generator().manual_seed(args.seed)  # nor the batches on what the device draws
+    torch.manual_seed(args.seed)  # makes later random numbers independent of how the model was built
+    # Makes the batches independent of the device's random numbers.
+    batches = torch.Generator().manual_seed(args.seed)
 
     # PyTorch would choose foreach by the device; named, the same kernels run everywhere.
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1, foreach=args.foreach)

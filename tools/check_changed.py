@@ -1,11 +1,11 @@
-"""What `make check CHANGED=1` runs: the parts of `make check` that the changed files reach.
+"""The commands of `make check CHANGED=1`: the parts of `make check` that the changed files affect.
 
 Usage: check_changed.py [--list] [REVISION]
 
-Changed is what differs from REVISION (HEAD), untracked files too. Core's tests are those of the folders of
-src/ that may include a changed one; Python tests are those of the topics that TOPICS gives, and the test
-files that were changed or use a changed helper, be it through other helpers. The layers and sizes are
-always checked. A file that no rule covers, such as a CMakeLists.txt, reaches all of make check. With --list
+Changed files are those that differ from REVISION (HEAD), untracked ones included. Core's tests are those of
+the directories of src/ that may include a changed one. Python tests are those of the topics in TOPICS, and
+the test files that changed or use a changed helper, directly or through other helpers. The layers and sizes
+are always checked. A file without a rule, such as a CMakeLists.txt, affects all of make check. With --list
 it prints the commands and runs none.
 """
 
@@ -23,8 +23,8 @@ from check_layers import direct_links, reach
 
 TOP = Path(__file__).parent.parent
 CXX = (".h", ".cc")
-# Path of a source -> the folders of tests/python that try it, the first row that fits. What no row names is
-# tried by no Python test here; `make check` runs them all.
+# Path of a source -> the directories of tests/python that test it; the first matching row counts. A source
+# without a row is tested by no Python test here; `make check` runs them all.
 TOPICS: list[tuple[str, list[str]]] = [
     ("src/torch/distributed/", ["distributed"]),
     ("src/torch/kernels/", ["device", "autograd"]),
@@ -51,7 +51,7 @@ TOPICS: list[tuple[str, list[str]]] = [
     ("CHANGELOG.md", ["docs"]),
     ("examples/", ["docs"]),
 ]
-# What make check does not try, but another tier.
+# Files that another tier tests, not make check.
 LATER = (
     "bench/",
     "tests/compat/",
@@ -64,7 +64,7 @@ LATER = (
     "tests/torch/",
 )
 EVERYTHING = ["CHANGED= tools/check.sh"]
-TESTED = ("tests/python", "tests/cli")  # where the tests of `make check` lie
+TESTED = ("tests/python", "tests/cli")  # directories of the tests of `make check`
 PROGRAM = (
     "src/cli/",
     "src/queue/",
@@ -77,7 +77,7 @@ PROGRAM = (
 
 
 def changed_files(revision: str) -> list[str]:
-    """What differs from the revision, be it gone, and what git does not track."""
+    """Files that differ from the revision, deleted ones too, and files that git does not track."""
 
     def git(*words: str) -> list[str]:
         done = subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=True)
@@ -122,9 +122,9 @@ def python_texts() -> dict[Path, str]:
 
 
 def users_of(helper: str) -> set[str]:
-    """Test files and folders that a helper in tests/ reaches: those that use it, or a helper that does.
+    """Test files and directories that a helper in tests/ reaches: those that use it, or a helper that does.
 
-    A conftest.py reaches its whole folder.
+    A conftest.py reaches its whole directory.
     """
     found: set[str] = set()
     todo, seen = [TOP / helper], {TOP / helper}
@@ -145,7 +145,7 @@ def users_of(helper: str) -> set[str]:
 
 
 def python_tests(changed: Iterable[str]) -> list[str]:
-    """Files and folders of Python tests that the files reach."""
+    """Files and directories of Python tests that the files reach."""
     found: set[str] = set()
     for name in changed:
         path = Path(name)
@@ -164,15 +164,15 @@ def python_tests(changed: Iterable[str]) -> list[str]:
 
 
 def has_a_rule(name: str) -> bool:
-    """Whether it is known what a file reaches."""
+    """Whether the tests that a file affects are known."""
     if name.endswith(("CMakeLists.txt", ".cmake")):
         return False
-    is_a_test = Path(name).name.startswith("test_") and name.startswith(TESTED)  # which may be gone
+    is_a_test = Path(name).name.startswith("test_") and name.startswith(TESTED)  # the test may be deleted
     return is_a_test or name.startswith(LATER) or bool(core_filter([name]) or python_tests([name]))
 
 
 def commands(changed: list[str]) -> list[str]:
-    """What to run, as lines for bash in which tools/run_tests.sh is sourced."""
+    """The commands to run, as lines for bash in which tools/run_tests.sh is sourced."""
     unknown = [name for name in changed if not has_a_rule(name)]
     if unknown:
         print(f"no rule says what {', '.join(unknown)} reaches, so all is run")
@@ -191,7 +191,7 @@ def commands(changed: list[str]) -> list[str]:
         lines.append('"$VENV_PYTHON" -m mypy')
     wanted, tests = core_filter(cxx), python_tests(changed)
     if wanted or any(name.startswith("tests/cli") for name in tests):
-        lines.append("build_core_tests")  # and the fake libraries that the program is tried on
+        lines.append("build_core_tests")  # builds the fake libraries for the program's tests, too
     if wanted:
         lines.append(f"run_core_tests \"$WHEEL_BUILD/tests/tests_one\" core '{wanted}'")
     if tests:
@@ -208,7 +208,7 @@ def main(arguments: list[str]) -> int:
     print(f"{len(changed)} changed files reach:\n" + "\n".join(f"  {line}" for line in lines), flush=True)
     if only_list:
         return 0
-    # Each, whatever the others find; without a build there is nothing to run.
+    # Each runs even if another fails; without a build there is no test to run.
     each = [line if line.startswith("build") else f"{line} || failed=1" for line in lines]
     verdict = '[ "$failed" = 0 ] || die "failed; tests that failed again: make test FAILED=1"; echo passed'
     script = "\n".join(["source tools/common.sh; source tools/run_tests.sh; failed=0", *each, verdict])

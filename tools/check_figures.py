@@ -1,22 +1,21 @@
 """Holds the figures in the documents to the runs that they come from.
 
-A sentence says where the figures of its section come from:
+A sentence states the origin of its section's figures:
 
     Measured at 0123abc by `build/wheel/bench/lease_bench`, of `src/lease` and `src/base`.
 
-The commit is one of this history, the command one of this tree, and behind `of` stands the code that the
-figures are about. They are stale once more than a tenth of that code has changed, the command's own source
-included; commits that .git-blame-ignore-revs names do not count. Then the sentence says so, "Measured at
-0123abc (stale) by", until the command runs again: so a reader is never shown an old figure as a new one, and
-an author of code has a word to add and no benchmark to
-run. With --fresh, for releases, a stale figure is an error.
+The commit is one of this history, the command one of this tree, and `of` names the code that the figures are
+about. They are stale once more than a tenth of that code has changed, the command's own source included;
+commits in .git-blame-ignore-revs do not count. Then the sentence must say "Measured at 0123abc (stale) by",
+until the command runs again. So a reader never takes an old figure for a new one, and an author of code adds
+a word instead of running a benchmark. With --fresh, for releases, a stale figure is an error.
 
 A number with a unit of measured time or speed (µs, ms, 1.5 s, GiB/s, "a second") needs such a sentence in its
-section. Shown output of shown code, and of the screens in docs/screens, is compared by tests instead. In a
-table with the columns `command` and `commit` each row says what was run, once: that is history, never stale.
+section. Tests compare shown output of shown code, and of the screens in docs/screens, instead. In a table
+with the columns `command` and `commit` each row names its own run: that is history, never stale.
 
 Usage: check_figures.py [--fresh] [ROOT]. Without history (no git, or a shallow clone that lacks a commit)
-what needs it is left out, with a line that says so.
+the checks that need it are left out, with a line that says so.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-STALE = 0.1  # of the lines of code
+STALE = 0.1  # changed share of the lines of code
 MARK = re.compile(r"[Mm]easured at (\w+)( \(stale\))? by `([^`]+)`, of ((?:`[^`]+`(?:, | and )?)+)")
 SPAN = re.compile(r"`[^`]*`")
 BEGUN = re.compile(r"\b[Mm]easured at\b")
@@ -55,7 +54,7 @@ class Line:
 
 @dataclass
 class Section:
-    """What stands below one heading."""
+    """The text below one heading."""
 
     line: int
     lines: list[Line]
@@ -87,7 +86,7 @@ def sections(text: str) -> list[Section]:
 
 
 class History:
-    """What git can tell of the tree at `root`."""
+    """Git's history of the tree at `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -171,7 +170,7 @@ def _source(word: str, root: Path) -> str | None:
 
 
 class Check:
-    """Looks at documents, and gathers what is wrong."""
+    """Reads documents, and gathers their errors."""
 
     def __init__(self, root: Path, fresh: bool) -> None:
         self._root, self._fresh = root, fresh

@@ -1,6 +1,6 @@
-"""Checks that our CUDA allocator forwards every virtual function that PyTorch's header declares.
+"""Checks that Innkeeper's CUDA allocator forwards every virtual function that PyTorch's header declares.
 
-One that PyTorch has added and that is not forwarded compiles, and silently does what the base class does.
+A function that PyTorch has added and that is not forwarded compiles, and silently runs the base class's code.
 Used by tools/check_torch.sh. Exits with 1 and one line for each function that is missing.
 """
 
@@ -34,7 +34,7 @@ def virtual_functions(body: str) -> set[str]:
 
 
 def main(include: Path) -> int:
-    """`include`: a PyTorch's folder of headers."""
+    """`include`: a PyTorch's directory of headers."""
     ours = re.sub(r"^#.*", "", FORWARDING.read_text(), flags=re.MULTILINE)
     forwarded = set(re.findall(r"\b(\w+)\([^;{}]*\)\s*(?:const\s*)?override", ours))
     missing = 0

@@ -1,10 +1,10 @@
-"""Holds every #include between the folders of src/ to the layer table.
+"""Holds every #include between the directories of src/ to the layer table.
 
-The table is what CMake links: `innkeeper_layer(name DEPS ...)` in each core folder, `set(CLI_DEPS ...)` of
-the program, and the rows below for the two folders that need PyTorch. A folder may include itself, what it
-links and what those link, and the public headers, which include nothing of src/. PyTorch is for src/torch,
-src/bindings and include/innkeeper/torch alone, Python for src/bindings. INNER_ROWS orders the directories
-inside a folder.
+The table is CMake's list of links: `innkeeper_layer(name DEPS ...)` in each core directory, `set(CLI_DEPS
+...)` of the program, and the rows below for the two directories that need PyTorch. A directory may include
+itself, the directories that it links, directly or indirectly, and the public headers, which include no file
+of src/. PyTorch is for src/torch, src/bindings and include/innkeeper/torch alone, Python for src/bindings.
+INNER_ROWS orders the directories inside a directory.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SRC = TOP / "src"
 PUBLIC = TOP / "include" / "innkeeper"
 PUBLIC_FOLDER, PUBLIC_TORCH_FOLDER = "include/innkeeper", "include/innkeeper/torch"
 TORCH_ROWS = {"torch": {"residency", "board", "trace", "sim", "config"}, "bindings": {"torch", "lease"}}
-# Directories inside a folder, lowest first: a file includes those of its own directory and of rows above its
-# own alone. "." are the files beside the directories that have no row of their own name.
+# Directories inside a directory, lowest first: a file may include only files of its own directory and of rows
+# above its own. "." are the files beside the directories that have no row of their own name.
 INNER_ROWS = {
     "torch": (
         (".",), ("process",), ("registry",), ("memory",), ("accelerator",), ("cuda", "sim"), ("random",),
@@ -32,7 +32,7 @@ INNER_ROWS = {
         ("plan_executor",), ("requests", "invariants"), ("engine",),
     ),
 }  # fmt: skip
-# Folders whose files form no circle: a header and its .cc count as one.
+# Directories whose files form no circle: a header and its .cc count as one.
 WITHOUT_CIRCLES = ("plan", "policy", "trace", "replay", "residency")
 PROGRAM_ROW = re.compile(r"set\(CLI_DEPS ([\w\s]+)\)")
 LAYER = re.compile(r"innkeeper_layer\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
@@ -49,7 +49,7 @@ FOREIGN = {
 
 
 def direct_links() -> dict[str, set[str]]:
-    """Folder -> the folders that its target links."""
+    """Directory -> the directories that its target links."""
     table = {name: set(links) for name, links in TORCH_ROWS.items()}
     for listing in sorted(SRC.glob("*/CMakeLists.txt")):
         match = LAYER.search(listing.read_text())
@@ -60,7 +60,7 @@ def direct_links() -> dict[str, set[str]]:
 
 
 def reach(folder: str, table: dict[str, set[str]]) -> set[str]:
-    """The folders that `folder` may include: its own and all it links, directly or not."""
+    """The directories that `folder` may include: its own and all it links, directly or not."""
     seen: set[str] = set()
     waiting = [folder]
     while waiting:
@@ -72,7 +72,7 @@ def reach(folder: str, table: dict[str, set[str]]) -> set[str]:
 
 
 def cycles(table: dict[str, set[str]]) -> list[str]:
-    """One line for each folder that reaches itself through others."""
+    """One line for each directory that reaches itself through others."""
     return [
         f"{name}: links itself, through {link}"
         for name, links in table.items()
@@ -82,12 +82,12 @@ def cycles(table: dict[str, set[str]]) -> list[str]:
 
 
 def sources_of(folder: Path) -> list[Path]:
-    """The C++ files of a folder, however deep."""
+    """The C++ files of a directory, however deep."""
     return sorted(path for path in folder.rglob("*") if path.suffix in (".h", ".cc"))
 
 
 def problems_of(path: Path, folder: str, allowed: set[str], folders: set[str]) -> list[str]:
-    """One line for each #include of `path` that its folder may not have."""
+    """One line for each #include of `path` that its directory may not have."""
     found = []
     text = path.read_text()
     for match in INCLUDE.finditer(text):
@@ -116,7 +116,7 @@ def directory_of(path: Path, folder: str) -> str:
 
 
 def inner_problems(folder: str) -> list[str]:
-    """One line for each #include that goes upward or sideways between the directories of a folder."""
+    """One line for each #include that goes upward or sideways between the directories of a directory."""
     level = {name: number for number, row in enumerate(INNER_ROWS[folder]) for name in row}
     found = []
     for path in sources_of(SRC / folder):
@@ -134,7 +134,7 @@ def inner_problems(folder: str) -> list[str]:
 
 
 def circles_of_files(folder: str) -> list[str]:
-    """One line for each file of a folder that includes itself through others."""
+    """One line for each file of a directory that includes itself through others."""
     table: dict[str, set[str]] = {}
     for path in sources_of(SRC / folder):
         own = str(path.relative_to(SRC).with_suffix(""))

@@ -1,9 +1,9 @@
-"""Refuses scripts that hide a module from those beside them.
+"""Refuses scripts that hide a module from the scripts beside them.
 
 `python bench/overhead.py` looks for modules in bench/ first: with a bench/queue.py, `import torch` fails,
-since PyTorch imports Python's `queue`. So no file or folder beside a script may have the name of a module of
-Python's library, of this package, or of a package that pyproject.toml names. Modules of packages (beside an
-__init__.py) are imported by longer names, and may.
+because PyTorch imports Python's `queue`. So no file or directory beside a script may have the name of a
+module of Python's library, of this package, or of a package in pyproject.toml. Modules of packages (beside an
+__init__.py) are imported by longer names, so they may.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def taken(project: str) -> set[str]:
 
 
 def shadows(top: Path, names: set[str]) -> list[str]:
-    """One line for each script or folder of scripts that hides a module."""
+    """One line for each script or directory of scripts that hides a module."""
     files = [path for folder in FOLDERS for path in (top / folder).rglob("*.py")] + list(top.glob("*.py"))
     scripts = {path for path in files if not (path.parent / "__init__.py").exists()}
     packages = {path.parent for path in files if path.name == "__init__.py"}

@@ -135,7 +135,7 @@ def declarations(source: str, name: str) -> int:
 
 
 def largest_class(folder: str) -> int:
-    """Declarations of the class with most, in the headers of a folder."""
+    """Declarations of the class with most, in the headers of a directory."""
     most = 0
     for path in (TOP / folder).glob("*.h"):
         source = path.read_text()

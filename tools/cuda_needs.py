@@ -1,6 +1,6 @@
-"""What PyTorch in this environment needs beside NVIDIA's packages, for pip; --cuda: the CUDA it is for.
+"""Requirements of this environment's PyTorch beside NVIDIA's packages, for pip; --cuda: its CUDA version.
 
-PyTorch is not imported: its libraries want a driver.
+PyTorch is not imported, because its libraries need a driver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LEFT_OUT = ("nvidia-", "cuda-")
 
 
 def needs() -> list[str]:
-    """PyTorch's own requirements that hold here, less the card's."""
+    """PyTorch's own requirements that hold here, less the GPU's."""
     found = []
     for line in importlib.metadata.requires("torch") or []:
         requirement = Requirement(line)

@@ -1,11 +1,11 @@
 """Draws the figures of docs/internals from the code's own tables.
 
     draw_figures.py          writes the SVG files
-    draw_figures.py --check  fails where a file is not what it would write
+    draw_figures.py --check  fails if a file differs from its figure
 
-Each figure has a title and a description for those who do not see it. The states and their steps are read
+Each figure has a title and a description for blind readers. The states and their steps are read
 from src/residency; the layers from tools/check_layers.py. A box of the operand's path names a function, and
-the script fails where its file no longer has that function.
+the script fails if its file no longer has that function.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INK, PALE, LINE, STRONG = "#1f2933", "#eef2f7", "#7b8794", "#1d4ed8"
 
 @dataclass
 class Figure:
-    """An SVG in the making: width and height in pixels, and what to say of it in words."""
+    """An SVG under construction: width and height in pixels, and its description in words."""
 
     title: str
     description: str
@@ -79,12 +79,12 @@ class Figure:
 
 
 def depth_of(name: str, table: dict[str, set[str]]) -> int:
-    """The longest way down from a folder to one that links nothing."""
+    """The longest way down from a directory to one that links nothing."""
     return 1 + max((depth_of(link, table) for link in table[name]), default=-1)
 
 
 def layers() -> Figure:
-    """The folders of src/, each above all that it links; src/torch's directories beside them."""
+    """The directories of src/, each above all that it links; src/torch's directories beside them."""
     table = check_layers.direct_links()
     rows: dict[int, list[str]] = {}
     for name in sorted(table):
@@ -133,7 +133,7 @@ def enumerators(path: str, name: str) -> list[str]:
 
 
 def replica_states() -> Figure:
-    """What each event makes of a replica."""
+    """The state of a replica after each event."""
     events = enumerators("src/residency/block/state.h", "ReplicaEvent")
     rows = table_in("src/residency/block/state.h", "kTransitions")
     names = [row[0] for row in rows]
@@ -197,7 +197,7 @@ def move_states() -> Figure:
 
 @dataclass(frozen=True)
 class Stage:
-    """A box of the operand's path: a function, where it stands, and what it does."""
+    """A box of the operand's path: a function, its file, and a description."""
 
     function: str
     path: str
@@ -220,7 +220,7 @@ PATH = (
 
 
 def operand_path() -> Figure:
-    """What happens between a call of an operator and its result."""
+    """The stages between a call of an operator and its result."""
     for stage in PATH:
         text = (TOP / stage.path).read_text()
         if not re.search(rf"(?:^|[\w>*&] |::){stage.function}\([^;]*\) (?:const )?\{{", text, re.MULTILINE):

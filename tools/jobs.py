@@ -29,7 +29,7 @@ from process_group import process_group
 TOP = Path(__file__).parent.parent
 REPORTS = TOP / "build" / "reports"
 NIGHTLY_PAGE = TOP / "docs" / "nightly.md"
-RECORD = TOP / "build" / "verify.json"  # job -> what is known of its last run here
+RECORD = TOP / "build" / "verify.json"  # job -> record of its last run here
 CI_LIMIT_S = 57 * 60
 LAST = 60  # lines of a failed job's output
 LEAST_LIMIT_S = 20 * 60
@@ -99,7 +99,7 @@ NIGHTLY = [
 
 @dataclass
 class Outcome:
-    """What became of a job."""
+    """The result of a job."""
 
     job: Job
     result: str  # passed, failed or not run
@@ -108,7 +108,7 @@ class Outcome:
 
 
 def git(*words: str) -> str:
-    """What git prints, stripped; nothing where it fails."""
+    """Git's output, stripped; empty if it fails."""
     done = subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else ""
 
@@ -162,7 +162,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def recorded() -> dict[str, dict[str, str | float]]:
-    """What is known of the last runs in this checkout."""
+    """The records of the last runs in this checkout."""
     try:
         found = json.loads(RECORD.read_text())
     except (OSError, ValueError):
@@ -244,7 +244,7 @@ def note_nightly(outcome: Outcome) -> None:
 
 
 def run_all(jobs: Sequence[Job], note: Callable[[Outcome], None]) -> int:
-    """Runs jobs in turn and notes what becomes of each; returns the exit status."""
+    """Runs jobs in turn and records each result; returns the exit status."""
     outcomes = []
     for job in jobs:
         outcomes.append(run(job))
@@ -254,7 +254,7 @@ def run_all(jobs: Sequence[Job], note: Callable[[Outcome], None]) -> int:
 
 
 def ci() -> int:
-    """Runs what continuous integration runs; returns the exit status."""
+    """Runs the jobs of continuous integration; returns the exit status."""
     began = time.monotonic()
     subprocess.run(["tools/setup.sh", "verify"], cwd=TOP, check=True)
     print(f"\nSet-up took {(time.monotonic() - began) / 60:.1f} min", flush=True)
@@ -307,7 +307,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     for name in NARROWING:
         os.environ.pop(name, None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so what runs is stopped, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # stops the running jobs, too
     known = VERIFY if options.tier == "verify" else NIGHTLY
     if options.known:
         chosen(known, options.jobs)

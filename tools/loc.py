@@ -1,4 +1,4 @@
-"""Fails where a file is longer than its cap. With --list it prints the files and lines of each folder.
+"""Fails where a file is longer than its cap. With --list it prints the files and lines of each directory.
 
 A file over its cap needs a line in tools/loc_allowed.txt: `PATH LINES REASON`, its own cap and why.
 """
@@ -17,7 +17,7 @@ SUFFIXES = {".h", ".cc", ".py", ".sh", ".cmake"}
 
 
 def allowed_caps() -> dict[str, int]:
-    """Path -> cap, of the files that may be longer than their folder's."""
+    """Path -> cap, of the files that may be longer than their directory's."""
     caps = {}
     for line in ALLOWED.read_text().splitlines():
         if line.strip() and not line.startswith("#"):

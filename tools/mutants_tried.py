@@ -1,7 +1,7 @@
-"""What became of the mutants that tools/mutate.py tried, kept in build/ from one run to the next.
+"""The outcomes of the mutants that tools/mutate.py tried, kept in build/ from one run to the next.
 
-A run of whole lists takes hours: one that was stopped goes on where it was, and one that has a limit begins
-with the mutants that were tried longest ago, so that runs of an hour come round to each.
+A run of whole lists takes hours. A stopped run goes on at the next call, and a run with a limit begins with
+the mutants that were tried longest ago, so that runs of an hour reach each of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED = "killed", "survived", "does not compi
 
 @dataclass
 class Outcome:
-    """What became of one mutant."""
+    """The outcome of one mutant."""
 
     mutant: Mutant
     verdict: str
@@ -27,7 +27,7 @@ class Outcome:
 
     @property
     def bad(self) -> bool:
-        """Whether somebody must look at it."""
+        """Whether a developer must look at it."""
         if self.mutant.offset >= 0:
             return False  # drawn at random: for a person to read
         return self.verdict != KILLED and not (self.verdict == SURVIVED and self.mutant.equivalent)
@@ -89,6 +89,6 @@ class Tried:
 
 
 def is_entry(each: object) -> bool:
-    """Whether this is one of the file's entries, and not what somebody else wrote there."""
+    """Whether this is one of the file's entries, and not foreign data."""
     kinds = {"base": str, "verdict": str, "by": str, "seconds": int | float, "number": int}
     return isinstance(each, dict) and all(isinstance(each.get(key), kind) for key, kind in kinds.items())

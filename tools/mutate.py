@@ -1,11 +1,11 @@
-"""Breaks the sources in one place at a time, runs the tests that should notice, and reports who did not.
+"""Breaks the sources in one place at a time, runs the tests that should notice, and reports survivors.
 
 Each mutant is tried in a scratch worktree of REV under build/mutants. Core's mutants are built into one test
 program (tests_one), run until the first failure; a run that takes too long counts as noticed. Mutants of
-src/torch need PyTorch and minutes each, so they are tried only with --torch; those of what only a card runs,
-by `make cuda` (tier one), only with --cuda. The report is build/mutants.md. A run of whole lists that was
-stopped goes on where it was, if it is called again for the same commit; with --minutes it stops by itself,
-and the next one, of whatever commit, begins with those that were tried longest ago.
+src/torch need PyTorch and minutes each, so they are tried only with --torch. Mutants of code that runs only
+on a GPU are tried by `make cuda` (tier one), only with --cuda. The report is build/mutants.md. A stopped run
+of whole lists goes on if it is called again for the same commit. With --minutes it stops by itself, and the
+next one, of any commit, begins with the mutants that were tried longest ago.
 
 Exit status: 0 if every mutant of the lists is killed or listed as equivalent, and every list applies; else 1.
 """
@@ -36,7 +36,7 @@ TOP = Path(__file__).parent.parent
 SCRATCH = TOP / "build" / "mutants"
 REPORT = TOP / "build" / "mutants.md"
 CORE_FOLDERS = ["src/plan", "src/residency", "src/sim", "src/trace"]
-TORCH_TESTS = [  # those that most mutants fail first
+TORCH_TESTS = [  # tests that most mutants fail first
     "tests/python/scripts/test_cuda_devices.py",
     "tests/python/device/test_mixed.py",
     "tests/python/device/test_mixed_modes.py",
@@ -67,14 +67,15 @@ done < <(
 [ $passed = 4 ]
 """
 """Divides core's tests among processes, until one fails: they mostly wait. Each prints at its end."""
-MARKS: dict[str, None] = {}  # of what runs; noted before it starts, so that a signal in between finds it
+# Marks of running mutants; noted before the start, so that a signal in between finds them.
+MARKS: dict[str, None] = {}
 VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]
 
 
 def run(
     command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None = None
 ) -> tuple[int, str]:
-    """Runs a command; (exit status, end of its output). What it started ends with it. 124: too long."""
+    """Runs a command, and ends its processes with it; (exit status, end of its output). 124: too long."""
     with tempfile.TemporaryFile() as output:  # a mutant may print gigabytes until its time is over
         status = run_to(output, command, folder, limit_s, env)
         output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT_OUTPUT))
@@ -93,7 +94,7 @@ def run_to(
         env={**os.environ, **(env or {}), "INNKEEPER_TEST_RUN": mark},
         stdout=output,
         stderr=subprocess.STDOUT,
-        preexec_fn=os.setpgrp,  # no session of its own: it keeps the share of the processor that we have
+        preexec_fn=os.setpgrp,  # keeps this session, and so this program's share of the processor
     ) as process:
         try:
             return process.wait(timeout=limit_s)
@@ -122,7 +123,7 @@ def end_marked(mark: str) -> None:
 
 
 def end_children() -> None:
-    """Ends our children, also one that has not become its command yet, and so has no mark."""
+    """Ends this process's children, also one that does not run its command yet, and so has no mark."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
@@ -130,7 +131,7 @@ def end_children() -> None:
 
 
 def end(number: int, _frame: object) -> None:
-    """Ends what runs, which may be a mutant that would run for ever, and this program."""
+    """Ends the running mutants, which may never end by themselves, and this program."""
     end_children()
     for mark in list(MARKS):
         end_marked(mark)
@@ -175,7 +176,7 @@ class Tree:
             options = ["-DINNKEEPER_WERROR=OFF", "-DINNKEEPER_UNITY=OFF"]  # one file changes at a time
             must(["cmake", "--preset", preset, *options, *more], self.path)
         self.limit_s = 3600.0
-        status, output = self.build(os.cpu_count() or 1)  # all of it; nobody else builds yet
+        status, output = self.build(os.cpu_count() or 1)  # all targets; no other build runs yet
         if status != 0:
             raise SystemExit(f"the base does not build:\n{output[-4000:]}")
         start = time.monotonic()
@@ -186,7 +187,7 @@ class Tree:
         self.limit_s = 30 + 3 * self.baseline_s
 
     def build(self, cores: int = 1) -> tuple[int, str]:
-        """Builds what the tests need."""
+        """Builds the targets that the tests need."""
         jobs = [f"-j{cores}", "--", "--quiet"]
         if self.kind == "cuda":
             settings = {"BUILD_ONLY": "1", "WERROR": "OFF", "JOBS": str(cores)}
@@ -253,7 +254,7 @@ def write_report(outcomes: list[Outcome], command: str, base: str, seed: int | N
         f"{len(outcomes)} tried: " + ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS) + ".",
         "",
     ]
-    # What was drawn at random and is no program says nothing.
+    # A randomly drawn mutant that does not compile tells nothing.
     expected = {KILLED} if seed is None else {KILLED, NOT_BUILT}
     survivors = [o for o in outcomes if o.verdict not in expected]
     if survivors:
@@ -307,14 +308,14 @@ def parse() -> argparse.Namespace:
 
 
 def kind_of(mutant: Mutant) -> str:
-    """What a listed mutant is tried by."""
+    """The kind of tests that try a listed mutant."""
     if mutant.name.startswith("cuda/"):
         return "cuda"
     return "torch" if mutant.file.startswith("src/torch") else "core"
 
 
 def kind_wanted(args: argparse.Namespace) -> str:
-    """What the command line asks for."""
+    """The kind of mutants that the command line selects."""
     return "cuda" if args.cuda else "torch" if args.torch else "core"
 
 
@@ -335,7 +336,7 @@ def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
 
 
 def print_list(args: argparse.Namespace) -> int:
-    """Prints every list, or what is drawn; returns 1 if one does not apply to the sources as they are."""
+    """Prints every list, or the drawn mutants; returns 1 if one does not apply to the present sources."""
     status = 0
     drawn = choose(args, TOP)[: args.random] if args.random else read_lists(TOP / "tools" / "mutants")
     for mutant in drawn:

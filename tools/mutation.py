@@ -31,7 +31,7 @@ class Mutant:
     new: str
     why: str = ""
     equivalent: str = ""  # why no test can notice
-    offset: int = -1  # where `old` stands; -1: wherever it stands once
+    offset: int = -1  # position of `old`; -1: the only place that has it
 
     def apply(self, text: str) -> str:
         """The file's text with the change; raises ValueError if it does not apply."""
@@ -134,7 +134,7 @@ def places_of(file: str, text: str) -> list[Mutant]:
 
 
 def draw(top: Path, folders: list[str], seed: int) -> list[Mutant]:
-    """Every place of every file, in an order that the seed says: the caller takes as many as it wants."""
+    """Every place of every file, in an order that depends on the seed; the caller takes the first ones."""
     places = []
     for folder in folders:
         for path in sorted((top / folder).rglob("*")):

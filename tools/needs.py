@@ -1,7 +1,7 @@
-"""What an environment needs of pyproject.toml: prints the packages of the groups named, one a line.
+"""An environment's requirements from pyproject.toml: prints the packages of the named groups, one a line.
 
 Groups are the optional ones of [project] and `build`, for the build system's own (PyTorch aside).
-With --torch-usable: exits with 0 if PyTorch 2.11 or newer is there, else 1.
+With --torch-usable: exits with 0 if PyTorch 2.11 or newer is installed, else 1.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     Compiling core, which needs no PyTorch: 12 of 27, about 1 min left
 
-All that the build prints goes to LOG, whose end is shown where the build fails. The exit status is the
-command's.
+The build's whole output goes to LOG; its end is shown if the build fails. The exit status is the command's.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import TextIO
 
 STEP = re.compile(r"\[(\d+)/(\d+)\] ")
 COMPILER_ERROR = re.compile(r":\d+:\d+: (?:fatal )?error: |undefined reference")
-SECONDS_BETWEEN_LINES = 15  # where the output is no terminal
+SECONDS_BETWEEN_LINES = 15  # used if the output is no terminal
 FOR_AN_ESTIMATE = 3  # steps: the first are CMake's own, or the longest
 LAST = 60  # lines of the log, after a failure
 

@@ -1,7 +1,7 @@
 """Runs PyTorch's own tests of torch.distributed on CPU tensors with the package imported first.
 
-They come out of PyTorch's wheel (torch.testing._internal), for Gloo, in two processes each. What fails is run
-again without the package: what then passes is ours, and makes this fail.
+They come from PyTorch's wheel (torch.testing._internal), for Gloo, in two processes each. A failed test runs
+again without the package. If it passes then, the fault is Innkeeper's, and this script fails.
 
     python tools/pytorch_own.py
     python tools/pytorch_own.py -k "test_broadcast_group or test_all_reduce_sum_async"
@@ -22,9 +22,9 @@ TESTS = Path(__file__).resolve().parent.parent / "tests" / "pytorch_own" / "test
 
 
 def run(choice: list[str], loaded: bool) -> dict[str, str]:
-    """What became of each chosen test: ``passed``, ``skipped`` or ``failed``."""
+    """The result of each chosen test: ``passed``, ``skipped`` or ``failed``."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("barrier", "init_dir"):  # where the tests' processes meet
+        for name in ("barrier", "init_dir"):  # meeting places of the tests' processes
             (Path(folder) / name).mkdir()
         report = Path(folder) / "report.xml"
         environment = os.environ | {
@@ -57,7 +57,7 @@ def run(choice: list[str], loaded: bool) -> dict[str, str]:
 
 
 def main() -> int:
-    """Runs them and says how many passed; 1 if one fails because of us."""
+    """Runs the tests and prints how many passed; 1 if one fails because of Innkeeper."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("-k", default="", help="only the tests that pytest's expression names")
     options = parser.parse_args()

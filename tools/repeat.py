@@ -1,11 +1,11 @@
-"""Runs a command many times in a row: which tests failed, how often, and how long each took at most.
+"""Runs a command many times in a row: the tests that failed, how often, and the longest time of each.
 
     python3 tools/repeat.py --busy 4 50 .venv/bin/python -m pytest -q tests/cli
     python3 tools/repeat.py --busy 4 50 build/wheel/tests/tests_one --gtest_filter=*Storm*
 
-What GoogleTest, ctest or pytest runs is counted test by test, any other command as one. Fails when a run
-failed, or when a test once took more than ten times its median and more than a second. What a failed run
-printed stays in build/repeat.
+Runs of GoogleTest, ctest or pytest are counted test by test, any other command as one. Fails when a run
+failed, or when a test once took more than ten times its median and more than a second. The output of failed
+runs stays in build/repeat.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHOWN = 10
 
 @dataclass
 class Record:
-    """Of one test: what each run took, and in which it failed."""
+    """One test: seconds of each run, and the runs in which it failed."""
 
     seconds: list[float] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Prints what failed, from JUnit reports: where only the end of a run's output is kept, it stands there.
+"""Prints failed tests from JUnit reports, for a log of which only the end of a run's output is kept.
 
 Usage: show_failures.py REPORT...
-Of each test that failed: its name, then the first and the last lines of what it printed.
+Of each test that failed: its name, then the first and the last lines of its output.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The table of training programs under one cap of GPU memory: Innkeeper beside what else people use."""
+"""The table of training programs under one cap of GPU memory: Innkeeper beside other ways to train."""

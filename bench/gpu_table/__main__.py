@@ -20,7 +20,7 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The folder where this package lies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The directory where this package lies.
 
 from rich.console import Console
 
@@ -57,7 +57,7 @@ def parsed() -> argparse.Namespace:
 
 
 def where(cells: list[Cell]) -> str:
-    """What the estimates of cells are of."""
+    """The device of the cells' estimates."""
     return " on an H200" if any(not cell.trial for cell in cells) else ""
 
 

@@ -1,4 +1,4 @@
-"""What tests/gpu measured, as rows for docs/gpu-results.md."""
+"""Measurements of tests/gpu, as rows for docs/gpu-results.md."""
 
 from __future__ import annotations
 

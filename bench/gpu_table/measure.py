@@ -143,7 +143,7 @@ def train(cell: Cell, program: Program) -> Figures:
 
 
 def memory_figures(device: str, moved: int) -> Figures:
-    """What the steps took of memory and, of Innkeeper, of the link."""
+    """The steps' memory and, for Innkeeper, their traffic on the link."""
     figures: Figures = {"peak_bytes": peak_bytes(device), "pinned_bytes": pinned_bytes(device)}
     if device == "managed":
         stats = managed_stats()
@@ -153,9 +153,9 @@ def memory_figures(device: str, moved: int) -> Figures:
 
 
 def run(cell: Cell) -> Figures:
-    """The cell's figures; or, where it has no memory, how much it had then.
+    """The cell's figures; or, if its memory ran out, the bytes in use at that time.
 
-    Environment: the runner sets ``INNKEEPER_NODES`` and what the way wants.
+    Environment: the runner sets ``INNKEEPER_NODES`` and the way's variables.
     """
     has_gpu = not cell.trial and torch.cuda.is_available()
     device = "managed" if cell.how.is_managed else "cuda" if has_gpu else "cpu"

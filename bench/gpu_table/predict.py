@@ -1,10 +1,10 @@
 """Predicts the table's rows of Innkeeper from its cost model, for docs/gpu-results.md: no GPU is needed.
 
-Records three steps of each workload without data on a simulated GPU with room for all, and has ``innkeeper
-replay`` play the record at the workload's caps. A row has the step's kernels in ms, and for each way the
-share of the full speed: the kernels' time by the step's. Beside Innkeeper's ways stand the rules that
-``innkeeper replay`` plays for what others do, ``-`` where a rule does not fit. AdamW's step is recorded for
-each tensor, as a record wants it; the table's own is fused.
+Records three steps of each workload without data on a simulated GPU with memory for all, and plays the record
+by ``innkeeper replay`` at the workload's caps. A row has the step's kernels in ms, and for each way the share
+of the full speed: the kernels' time divided by the step's. Beside Innkeeper's ways stand the rules of
+``innkeeper replay`` for other ways, ``-`` if a rule does not fit. AdamW's step is recorded for each tensor,
+as a record requires; the table's own is fused.
 
     python bench/gpu_table/predict.py
     python bench/gpu_table/predict.py --only T1 --card H100
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The folder where this package lies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The directory where this package lies.
 
 from rich.console import Console
 from support.replayed import replayed
@@ -31,7 +31,7 @@ from gpu_table.workloads import GIB, WORKLOADS, Workload
 
 TRACES = Path(__file__).resolve().parents[2] / "build" / "gpu_table"
 STEPS = 3  # The first makes the optimizer's state, the other two are alike.
-WAYS = {  # Column: what innkeeper replay calls it.
+WAYS = {  # Column: its key in the output of innkeeper replay.
     "on demand": "on_demand",
     "planned": "planned",
     "planned with recompute": "recompute",
@@ -68,7 +68,7 @@ def recorded(work: Workload, args: argparse.Namespace) -> Path:
 
 
 def played(path: Path, shares: list[float], args: argparse.Namespace) -> dict[str, Any]:
-    """What ``innkeeper replay`` says of a record at these shares of its peak."""
+    """The output of ``innkeeper replay`` for a record at these shares of its peak."""
     parts = ",".join(f"{share:.6f}" for share in shares)
     return replayed(path, "--card", args.card, "--link", args.link, "--share", parts)
 

@@ -14,7 +14,7 @@ SMI = ("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,nohea
 
 
 class PeakOf:
-    """Samples what a process has of the GPU while the context lasts. ``bytes`` is None where unknown."""
+    """Samples a process's bytes on the GPU while the context lasts. ``bytes`` is None if unknown."""
 
     def __init__(self, pid: int) -> None:
         self.bytes: int | None = None

@@ -25,7 +25,7 @@ class Machine:
 
     @property
     def same(self) -> tuple[str, str, str]:
-        """What two results must share to stand in one table."""
+        """The properties that all results in one table share."""
         return self.commit, self.gpu, self.torch
 
     def line(self) -> str:

@@ -83,7 +83,7 @@ def run_cell(
                 except subprocess.TimeoutExpired:
                     over = True
         finally:
-            kill_group(process)  # Also what the process started: Inductor's workers outlive it.
+            kill_group(process)  # Also the processes that it started: Inductor's workers outlive it.
         out.seek(0)
         err.seek(0)
         printed, complaint = out.read(), err.read()

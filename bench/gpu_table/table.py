@@ -101,7 +101,7 @@ def same_bits(cell: Cell, result: Result, reference: Result | None) -> str:
 
 
 def note_of(cell: Cell, result: Result) -> str:
-    """Why there are no figures; of Innkeeper what moved, and whether a plan was followed."""
+    """The reason for missing figures; for Innkeeper the moved bytes, and whether a plan was followed."""
     if not result.is_measured:
         return result.status.replace("|", "/")
     if not cell.how.is_managed:

@@ -1,7 +1,7 @@
-"""The ways of training with less memory. Each is what it changes in a program; its lines are counted.
+"""The ways of training with less memory. Each is a change to a program; its lines are counted.
 
 A change takes the program and edits it as its author would. ``before`` is applied before the model is made,
-``after`` once it is there and before the optimizer is.
+``after`` after that and before the optimizer is made.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def adamw_8bit(program: Program) -> None:
 
 
 def save_on_cpu(program: Program) -> None:
-    """PyTorch: what the forward pass saves for the backward pass is at the host."""
+    """PyTorch: tensors that the forward pass saves for the backward pass are on the host."""
     loss = program.loss
 
     def saving() -> torch.Tensor:
@@ -106,7 +106,7 @@ def selective_checkpointing(program: Program) -> None:
 
 
 def activation_memory_budget(program: Program) -> None:
-    """torch.compile of each layer, with a part of what it would save."""
+    """torch.compile of each layer, with a part of the tensors that it would save."""
     import torch._functorch.config
 
     torch._functorch.config.activation_memory_budget = program.workload.compile_budgets[program.cap_gib or 0]

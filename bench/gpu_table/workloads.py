@@ -1,4 +1,4 @@
-"""The rows of the table: what is trained, under which caps, and for how many steps."""
+"""The rows of the table: the trained model, its caps, and the number of steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Workload:
     title: str
     shape: Shape
     batch: int
-    length: int = 0  # Tokens of a sequence; 0 for what has no sequence.
+    length: int = 0  # Tokens of a sequence; 0 for inputs that are no sequences.
     checkpointed: bool = True  # Whether the program checkpoints its layers.
     caps: tuple[float, ...] = ()  # GiB; empty where everything fits.
     micro: int = 4  # Parts of a batch for gradient accumulation.

@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"  # whose models the cases train
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"  # the cases train models from there
 
 
 def found_apart(*words: object, what: str, nodes: str, **settings: str) -> Any:
-    """What the benchmark that calls this prints as JSON when it is called with these words, on these nodes.
+    """The JSON that the calling benchmark prints when it runs with these words, on these nodes.
 
     Args:
         words: of its command line.
-        what: for the message where it fails, which ends the benchmark.
-        nodes: as ``INNKEEPER_NODES`` has them.
+        what: for the message of a failure, which ends the benchmark.
+        nodes: in the grammar of ``INNKEEPER_NODES``.
         settings: more variables of its environment.
 
     """

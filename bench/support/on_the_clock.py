@@ -1,4 +1,4 @@
-"""Training steps on a simulated card's clock, with plans and without."""
+"""Training steps on a simulated GPU's clock, with plans and without."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ WAYS = {  # name: settings
 
 
 def measured(step: Callable[[], object], steps: int) -> dict[str, Any]:
-    """What each of so many steps takes, behind those in which plans are made.
+    """The time of each of ``steps`` steps, after those in which plans are made.
 
     Returns:
         ``seconds`` and bytes ``fetched``, of a step; of the last round ``bytes_bound`` and ``time_bound``, as
-        ``innkeeper.stats()`` has them; and the ``peak`` of the card, in bytes.
+        ``innkeeper.stats()`` has them; and the ``peak`` of the GPU, in bytes.
 
     """
     import innkeeper

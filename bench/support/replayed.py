@@ -1,4 +1,4 @@
-"""What ``innkeeper replay`` says of a record."""
+"""The output of ``innkeeper replay`` for a record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PROGRAM = Path(sys.executable).parent / "innkeeper"  # this environment's
+PROGRAM = Path(sys.executable).parent / "innkeeper"  # the program of this environment
 
 
 def replayed(record: bytes | Path, *options: str, program: Path = PROGRAM) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Models of the shapes that people train, in plain PyTorch: what ``record.py`` and benchmarks train.
+"""Models of realistic shapes, in plain PyTorch, for ``record.py`` and benchmarks.
 
-Nothing is computed there (``data=off``), so their size is no matter.
+The recording computes nothing (``data=off``), so their size does not matter.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class UNet(nn.Module):
 class Recurrent(nn.Module):
     """A language model of LSTM layers.
 
-    Record it on a CPU with AVX-512: of a layer in bfloat16 PyTorch makes one operator there, as on a card;
+    Record it on a CPU with AVX-512: of a layer in bfloat16 PyTorch makes one operator there, as on a GPU;
     elsewhere it makes hundreds.
     """
 
@@ -254,7 +254,7 @@ def image_loss(model: nn.Module, batch: int, side: int, classes: bool) -> Loss:
 
 @dataclass
 class Case:
-    """A model, how it is made, and what is trained of it."""
+    """A model, its constructor, and its loss for training."""
 
     make: Callable[[], nn.Module]
     loss: Callable[[nn.Module], Loss]

@@ -1,7 +1,7 @@
-"""Writes the records of this folder: three training steps of each model of ``models.py``.
+"""Writes the records of this directory: three training steps of each model of ``models.py``.
 
 ``innkeeper replay`` and ``bench/replay.py`` read them. Each model is a process of its own, on a simulated
-card with room for all and no data.
+GPU with memory for all and no data.
 
     python bench/traces/record.py
     python bench/traces/record.py --only lstm --out build

@@ -1,6 +1,6 @@
-"""Training programs whose steps differ, as real ones' do: what ``bench/variation.py`` records and plays.
+"""Training programs whose steps differ, as real ones' do; ``bench/variation.py`` records and plays them.
 
-Nothing is computed there (``data=off``), so what a program would decide by its numbers it draws.
+The recording computes nothing (``data=off``), so a program draws the decisions that it would base on numbers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-// Trains a small classifier with PyTorch's C++ interface, as on any device. Of Innkeeper it names the device,
-// and the counters that it prints in the end. With --device cpu it does the same without, to the same bits.
+// Trains a small classifier with PyTorch's C++ interface, as on any device. From Innkeeper it uses only the
+// device, and the counters that it prints at the end. With --device cpu it does the same without Innkeeper,
+// to the same bits.
 #include <innkeeper/innkeeper.h>
 #include <torch/torch.h>
 
@@ -27,11 +28,11 @@ struct NetImpl : torch::nn::Module {
   }
   torch::nn::Sequential blocks;
   torch::nn::Linear linear{nullptr};
-  torch::Tensor epochs;  // how many it was trained for, saved with it
+  torch::Tensor epochs;  // Number of trained epochs, saved with the model.
 };
 TORCH_MODULE(Net);
 
-// Noise of 16 x 16 pixels. One quarter is a little brighter, and which one is the class.
+// Noise of 16 x 16 pixels. One quarter is a little brighter; the class is the number of that quarter.
 struct Quarters : torch::data::datasets::Dataset<Quarters> {
   Quarters(int64_t count, uint64_t seed) {
     torch::manual_seed(seed);
@@ -76,7 +77,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-// Of all bytes of all parameters and buffers, in their order: FNV-1a.
+// Hash (FNV-1a) of all bytes of all parameters and buffers, in their order.
 uint64_t hash_of(const Net& net) {
   uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&hash](const torch::Tensor& tensor) {
@@ -132,13 +133,13 @@ void run(const Options& options) {
   torch::optim::StepLR schedule(optimizer, /*step_size=*/2, /*gamma=*/0.5);
   if (!options.load.empty()) {
     torch::load(net, options.load, device);
-    // A schedule is not saved: it is brought to where it was.
+    // A schedule is not saved, so it is advanced to its last epoch.
     for (int64_t epoch = 0; epoch < net->epochs.item<int64_t>(); ++epoch) schedule.step();
     torch::load(optimizer, options.load + ".optimizer", device);
   }
 
   for (int64_t epoch = net->epochs.item<int64_t>() + 1; epoch <= options.epochs; ++epoch) {
-    torch::manual_seed(epoch);  // the order of the images, whether or not this was loaded
+    torch::manual_seed(epoch);  // Seeds the order of the images, whether or not the model was loaded.
     const double loss = train_epoch(net, optimizer, seen, device);
     schedule.step();
     net->epochs.add_(1);
@@ -162,7 +163,7 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   try {
     run(parse(argc, argv));
-  } catch (const c10::Error& error) {  // with the operator and the numbers, in one line
+  } catch (const c10::Error& error) {  // One line with the operator and the byte counts.
     std::fprintf(stderr, "train: %s\n", error.what_without_backtrace());
     return 1;
   } catch (const std::exception& error) {

@@ -1,7 +1,7 @@
 """One device, ``managed``, that is all the memory a PyTorch program may use.
 
 Importing this package registers the device. Tensors on it are placed, moved, evicted and brought back by an
-engine; ``torch.managed`` is its device module, with what users of ``torch.cuda`` expect::
+engine; ``torch.managed`` is its device module, with the functions that users of ``torch.cuda`` expect::
 
     import torch, innkeeper
 
@@ -13,7 +13,7 @@ engine; ``torch.managed`` is its device module, with what users of ``torch.cuda`
 import sys
 from pathlib import Path
 
-if sys.version_info < (3, 10):  # noqa: UP036  (who unpacks a wheel by hand is told, too)
+if sys.version_info < (3, 10):  # noqa: UP036  (for a wheel that a user unpacked by hand)
     raise ImportError(f"innkeeper needs Python 3.10 or newer; {sys.executable} is {sys.version.split()[0]}")
 
 from innkeeper import launch

@@ -28,8 +28,8 @@ except ModuleNotFoundError as error:
         f"innkeeper needs PyTorch {TORCH}, and {sys.executable} has none: pip install torch=={TORCH}.*"
     ) from None
 
-OLDEST_TORCH = (2, 11)  # as cmake/torch.cmake says
-_UNCLAIMED = "privateuseone"  # what PyTorch calls the slot for an out-of-tree device while nobody has it
+OLDEST_TORCH = (2, 11)  # the same number stands in cmake/torch.cmake
+_UNCLAIMED = "privateuseone"  # PyTorch's name of the slot for an out-of-tree device while no device has it
 
 
 def register() -> None:

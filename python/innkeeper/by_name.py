@@ -1,6 +1,6 @@
-"""Where PyTorch's Python code goes by the names of the devices that it knows: it is told what ours is.
+"""Patches of PyTorch's Python code that decides by the names of the devices that it knows.
 
-Each of these takes a list of names, or a name, that no device can join.
+Each patched place has a list of names, or a name, that no device can join.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def install() -> None:
 
 
 def _print_on_the_host() -> None:
-    """Formats managed tensors from a copy on the CPU, as PyTorch does for devices where operators are dear.
+    """Formats managed tensors from a copy on the CPU, as PyTorch does for devices with costly operators.
 
-    Formatting runs a dozen operators, which would move memory about; one of them needs data, which simulated
-    machines may do without. What is printed in part alone is left to PyTorch: its copy might not fit.
+    Formatting runs a dozen operators, which would move memory, and one of them needs data, which simulated
+    machines may lack. PyTorch formats a tensor that it prints only in part: a copy of it might not fit.
     """
     original = torch._tensor_str._tensor_str
 
@@ -43,10 +43,10 @@ def _print_on_the_host() -> None:
 
 
 def _answer_dlpack() -> None:
-    """Says what managed tensors are in DLPack's words: an out-of-tree device's, which other libraries refuse.
+    """Gives managed tensors DLPack's type of an out-of-tree device, which other libraries refuse.
 
-    So ``torch.from_dlpack`` takes them, and shares their memory. PyTorch looks for the name that such a
-    device has before it has one.
+    So ``torch.from_dlpack`` takes them, and shares their memory. PyTorch's own method compares the device
+    with the name that such a device has before it is renamed.
     """
     original = torch.Tensor.__dlpack_device__
 
@@ -58,7 +58,7 @@ def _answer_dlpack() -> None:
 
 
 def no_address(x: torch.Tensor) -> str:
-    """For errors: what a managed tensor is to a library that asks for its address."""
+    """Text for errors of libraries that ask a managed tensor for its address."""
     return (
         f"a managed tensor of {tuple(x.shape)}, {x.dtype}: its memory moves, so it has no address; give the "
         "library the real tensor, from 'with innkeeper.resident(x, write=True) as real'"
@@ -66,9 +66,9 @@ def no_address(x: torch.Tensor) -> str:
 
 
 def _lend_to_cuda_libraries() -> None:
-    """Says, to who asks for CUDA's array interface (CuPy, Numba), what gives a tensor that has one.
+    """Makes the error for CUDA's array interface (CuPy, Numba) name the call that returns a real tensor.
 
-    There is none here, as on the CPU: ``hasattr`` stays False.
+    Managed tensors have no such interface, like those of the CPU: ``hasattr`` stays False.
     """
     original: Any = torch.Tensor.__cuda_array_interface__
 
@@ -87,7 +87,7 @@ def _accumulate_as_behind() -> None:
     """
     try:
         from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
-    except ImportError:  # before PyTorch 2.13
+    except ImportError:  # PyTorch before 2.13
         return
     original = LinearCrossEntropyOptions._adjust
 
@@ -108,7 +108,7 @@ def _accumulate_as_behind() -> None:
 
 
 def _computing_device() -> torch.device:
-    """The device that runs the kernels: a card, or the CPU, which computes for simulated ones too."""
+    """The device that runs the kernels: a GPU, or the CPU, which computes for simulated ones too."""
     from innkeeper.managed_device.device import computing_nodes
 
     kinds = {node.kind for node in computing_nodes()}
@@ -118,10 +118,10 @@ def _computing_device() -> torch.device:
 def _split_batches_over_nodes() -> None:
     """Has ``nn.DataParallel`` of a module on the one managed device go over the nodes.
 
-    Another is as without us, and so is all of it where each node has a device index.
+    Other modules work as without Innkeeper, and so do all if each node has a device index.
 
-    PyTorch asks which accelerator there is, not where the module is, and numbers an accelerator's devices;
-    ours has one. Which of the two it is can change: programs wrap a module, and then move it.
+    PyTorch asks for the present accelerator, not for the module's device, and numbers an accelerator's
+    devices; the managed one has one. The module's device can change: programs wrap a module, then move it.
     """
     import torch.nn.parallel.data_parallel  # noqa: F401  (the module; its name in the package is a function)
 
@@ -183,8 +183,8 @@ def _attend_flexibly() -> None:
 
         return not cards()
 
-    # What torch.compiler.assume_constant_result() sets, which imports all of Dynamo. Nodes stay as they are
-    # while there are tensors.
+    # torch.compiler.assume_constant_result() would set this, but imports all of Dynamo. The result is
+    # constant because nodes do not change while there are tensors.
     host_computes._dynamo_marked_constant = True  # type: ignore[attr-defined]
     original, options = flex_attention._validate_device, flex_attention._apply_kernel_options
 
@@ -192,7 +192,7 @@ def _attend_flexibly() -> None:
     def apply(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **others: Any) -> Any:
         applied = options(query, key, value, *rest, **others)
         if query.device.type == DEVICE and host_computes():
-            applied["OUTPUT_LOGSUMEXP"] = False  # what a backward needs
+            applied["OUTPUT_LOGSUMEXP"] = False  # a backward needs this output
         return applied
 
     @functools.wraps(original)

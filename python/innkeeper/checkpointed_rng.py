@@ -1,6 +1,6 @@
-"""Checkpointed random operators in compiled graphs: computed again in the backward with the state they had.
+"""Checkpointed random operators in compiled graphs: the backward recomputes them with their former state.
 
-PyTorch has two operators for it, which ask the device's type for its state; they are told ours.
+PyTorch has two operators for it, which ask the device's type for its state; they get the managed device's.
 """
 
 from __future__ import annotations

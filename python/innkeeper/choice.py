@@ -1,4 +1,4 @@
-"""Choosing GPUs for this process: a lease, what CUDA will see of it, and the frameworks that are in use."""
+"""Choosing GPUs for this process: a lease, its GPUs as CUDA will see them, and the frameworks in use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from innkeeper.gpus import gpus
 from innkeeper.leases import Key, Lease, LeaseBusy, lease
 
 MARK: int = _C.MARK
-"""Bytes that a choice without ``memory`` leases: no promise, only a mark that the GPU is somebody's."""
+"""Bytes that a choice without ``memory`` leases: no promise, only a mark that the GPU is in use."""
 
-_live: list[Choice] = []  # so that a choice that nobody keeps lives as long as the process
+# Keeps a choice alive to which the program holds no reference, as long as the process.
+_live: list[Choice] = []
 
 
 class Choice:
@@ -73,7 +74,7 @@ class Choice:
         if self not in _live:
             return
         _live.remove(self)
-        with ExitStack() as ending:  # the last first, each whatever the others raise
+        with ExitStack() as ending:  # the last first, each even if another raises
             ending.callback(self.lease.release)
             ending.callback(visible.hide, self._shown)
             ending.callback(frameworks.forget, self)
@@ -133,14 +134,16 @@ def auto_choice(
 ) -> Choice:
     """Chooses ``n`` GPUs, for the context or for the rest of the process, and leases them.
 
-    GPUs that no other choice or lease has come first. With ``memory`` so many bytes of each are promised to
-    this process alone, from now until the choice ends; without, others only see that somebody has the GPU.
+    GPUs without another choice or lease come first. With ``memory`` this process alone is promised that many
+    bytes of each GPU, from now until the choice ends. Without it, other programs only see that the GPU is in
+    use.
 
-    Before CUDA is started in this process, ``CUDA_VISIBLE_DEVICES`` is set to what was chosen, until the
-    choice ends. After that go by ``choice.device``, whose ordinal is CUDA's. Frameworks that the program has
-    imported are told: their memory is limited to ``memory``, and inside ``with`` the first GPU is the current
-    one of PyTorch, TensorFlow and JAX. None is imported for that. What was chosen, why, and what the others
-    had is told on standard error, unless ``INNKEEPER_LOG`` is ``warn`` or ``error``::
+    Before CUDA is started in this process, ``CUDA_VISIBLE_DEVICES`` is set to the chosen GPUs, until the
+    choice ends. After that use ``choice.device``, whose ordinal is CUDA's. Frameworks that the program has
+    imported follow the choice: their memory is limited to ``memory``, and inside ``with`` the first GPU is
+    the current one of PyTorch, TensorFlow and JAX. The choice imports none of them. It prints the chosen
+    GPUs, the reason and the figures of the other GPUs on standard error, unless ``INNKEEPER_LOG`` is ``warn``
+    or ``error``::
 
         with innkeeper.auto_choice(memory=8 << 30) as gpu:
             model.to(gpu.device)
@@ -149,18 +152,18 @@ def auto_choice(
         mode: ``0`` or ``"free"`` (most free memory), ``1`` or ``"ratio"`` (largest free part), ``2`` or
             ``"power"`` (least, of its limit), ``3`` or ``"utilization"`` (least).
         key: instead of ``mode``: called with each :class:`innkeeper.gpus.GPU`; highest wins.
-        n: how many; all or none.
+        n: number of GPUs; all or none.
         memory: bytes of each. A CUDA context takes some hundred MiB of them.
-        exclusive: with nobody else on them.
-        wait: in line, for so many seconds, or for ever if ``True``.
+        exclusive: no other program may use the GPUs.
+        wait: seconds to wait in line, or for ever if ``True``.
         growth: whether PyTorch and JAX take ``memory`` as they need it, or all at once when they start, so
-            that not even a process without a lease gets it. ``None``: PyTorch as needed, JAX at once, as they
-            do by themselves. TensorFlow takes a limited memory at once.
-        uuids: choose among these alone.
-        fallback: ``"cpu"``: where no GPU can be seen or may be used, the CPU is chosen, which is told.
+            that not even a process without a lease gets it. ``None``: the frameworks' own behaviour: PyTorch
+            as needed, JAX at once. TensorFlow takes a limited memory at once.
+        uuids: choose only among these.
+        fallback: ``"cpu"``: if no GPU can be seen or may be used, choose the CPU and say so.
 
     Raises:
-        LeaseBusy: not now; with ``wait``, not in time. The message carries the numbers.
+        LeaseBusy: not available now; with ``wait``, not in time. The message contains the figures.
         ValueError: it can never be granted, or makes no sense, as ``growth=False`` without ``memory``.
         RuntimeError: no GPU can be seen or may be used.
 
@@ -195,7 +198,7 @@ def auto_choice(
 
 
 def _started_with(uuids: Sequence[str] | None) -> Sequence[str] | None:
-    """What of these the managed device has, where it has started with simulated GPUs, the only ones here."""
+    """The managed device's GPUs of these, if it has started with simulated GPUs, the only ones here."""
     simulated = [node.name for node in _C.nodes() if node.kind == "sim"] if _C.started() else []
     if not simulated:
         return uuids
@@ -206,10 +209,10 @@ def _started_with(uuids: Sequence[str] | None) -> Sequence[str] | None:
 
 
 def _vendor() -> str:
-    """Whose GPUs PyTorch was built for; empty for neither's.
+    """The vendor of the GPUs for which PyTorch was built; empty for a build without GPUs.
 
     Raises:
-        RuntimeError: HIP is started: it tells nobody which GPU an ordinal is, and reads no variable any more.
+        RuntimeError: HIP is started. It does not tell the GPU of an ordinal, and reads no variable any more.
 
     """
     if not torch.version.hip:

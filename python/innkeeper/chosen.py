@@ -1,4 +1,4 @@
-"""What ``auto_choice`` tells on standard error: which GPU it chose, why, and what the others had."""
+"""The line of ``auto_choice`` on standard error: the chosen GPUs, the reason, the other GPUs' figures."""
 
 from __future__ import annotations
 

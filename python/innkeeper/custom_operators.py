@@ -1,7 +1,7 @@
 """Operators of libraries that have a general kernel beside one for CUDA or the CPU (``torch.library``).
 
-Managed tensors would be given the general one, which computes by other steps and often to other bits. They
-are given the one for what is behind the device, as tensors there would be.
+The dispatcher would give managed tensors the general one, which computes by other steps and often to other
+bits. This module gives them the kernel of the device behind the managed one, as tensors there would get.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from innkeeper import _C
 
 
 def install() -> None:
-    """Has operators looked at again after each kernel that they get, all after a library is loaded. Once.
+    """Looks at an operator again after each kernel that it gets, and at all after a library is loaded. Once.
 
-    What a compiled module of Python's registers is looked at when it has been imported.
+    Operators that a compiled Python module registers are looked at after its import.
     """
     library, load = torch.library.Library, torch.ops.load_library
     define, impl, run_module = library.define, library.impl, ExtensionFileLoader.exec_module

@@ -1,9 +1,9 @@
 """Data parallelism over the computing nodes of one process: ``DataParallel``, as PyTorch's.
 
 Each forward splits the batch, runs a replica of the module on each part at a node of its own, and puts the
-outputs together. The replicas' parameters are the module's own: nothing is copied but what the engine brings
-to a node, and evicts there, as it does with any block. Gradients are summed once, in the order of the
-replicas, so results do not depend on which was faster.
+outputs together. The replicas' parameters are the module's own: only the engine copies them to a node, and
+evicts them there, as it does with any block. Gradients are summed once, in the order of the replicas, so
+results do not depend on the replicas' speed.
 """
 
 from __future__ import annotations
@@ -67,18 +67,19 @@ def nodes_of(device_ids: Sequence[Where] | None) -> list[str]:
 class DataParallel(nn.DataParallel):
     """A module whose batches are split over the nodes: ``torch.nn.DataParallel`` of managed modules.
 
-    Inputs may be on the CPU. Tensors among them are split along ``dim``, whatever is in tuples, lists and
-    dicts too, and other objects are given to all replicas. Replica 0 runs on the calling thread with the
-    module's own buffers; the others have copies, which are dropped after the forward. A batch with fewer rows
-    than there are nodes uses fewer.
+    Inputs may be on the CPU. Tensors among them are split along ``dim``, also in tuples, lists and dicts, and
+    other objects are given to all replicas. Replica 0 runs on the calling thread with the module's own
+    buffers; the others have copies, which are dropped after the forward. A batch with fewer rows than nodes
+    uses fewer nodes.
 
-    What a replica draws at random depends on the stream's state before the forward and on the replica's
-    number alone, not on its speed.
+    A replica's random numbers depend only on the stream's state before the forward and on the replica's
+    number, not on its speed.
 
     Args:
         module: the module. It is moved to the device.
         device_ids: the nodes, by number among those that compute or by name (``"sim:1"``). Default: all.
-        output_device: the node of the outputs, named so too, or ``"cpu"`` (-1 too). Default: the first.
+        output_device: the node of the outputs, named in the same way, or ``"cpu"`` (or -1). Default: the
+            first.
         dim: the dimension of batches.
 
     Raises:
@@ -145,7 +146,7 @@ def data_parallel(
 
 
 def replica_seeds(count: int) -> list[int]:
-    """What each replica but the first is seeded with. Nothing is drawn for it."""
+    """The seed of each replica but the first. No random number is drawn for it."""
     if count < 2:
         return [0] * count
     state = hashlib.blake2b(bytes(_C.get_rng_state().tolist()), digest_size=16)

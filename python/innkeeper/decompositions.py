@@ -1,8 +1,8 @@
 """PyTorch's decompositions (``torch.compile``) that ask whether a tensor is on the CPU.
 
-They do as that device's kernels would: sum up in another order, or keep statistics in another dtype. Where
-the host's kernels compute, the managed device is of that kind. Who asks compares ``device.type`` with a
-constant of the function's code; in its place stands one that is equal to managed's type, too.
+They compute as that device's kernels would: sums in another order, or statistics in another dtype. If the
+host's kernels compute, the managed device is of the CPU's kind. The functions compare ``device.type`` with a
+constant in their code. This module replaces the constant by one that also equals managed's type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
 
-_ASK = {  # by module
+_ASK = {  # functions by module
     "_refs": ("native_group_norm", "native_layer_norm"),
     "_decomp.decompositions": ("native_batch_norm_helper",),
 }
@@ -38,7 +38,7 @@ def _host_computes() -> bool:
 
 
 def install() -> None:
-    """Has them take managed tensors for what they are. Once. A version without one of them is left alone."""
+    """Makes them treat managed tensors by the device's kind. Once. Skips functions that a version lacks."""
     for module, names in _ASK.items():
         place: Any = torch
         for part in module.split("."):

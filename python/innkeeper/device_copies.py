@@ -29,7 +29,7 @@ def install() -> None:
     available = nccl.is_available
 
     def is_available(tensors: Sequence[Tensor]) -> bool:
-        """What ``reduce_add`` asks. Of managed tensors PyTorch's own answer comes with a warning."""
+        """Called by ``reduce_add``. For managed tensors PyTorch's own answer comes with a warning."""
         return not any(_C.is_managed(x.device) for x in tensors) and bool(available(tensors))
 
     nccl.is_available = is_available

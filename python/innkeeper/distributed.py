@@ -2,8 +2,8 @@
 
 A process group that takes CPU tensors by Gloo takes managed ones too, over the same connections, however it
 was made: ``init_process_group()``, ``init_process_group("gloo")``, ``new_group()``.
-``DistributedDataParallel`` needs nothing else. Where each process of a group has a card of its own, sums and
-what else NCCL does go between the cards, unless the group was asked for as Gloo's.
+``DistributedDataParallel`` needs nothing else. If each process of a group has a GPU of its own, sums and
+NCCL's other operations go between the GPUs, unless the program made the group as Gloo's.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def _create(options: Any, _: Any = None) -> Any:
 
 
 def _between_cards(group: Any) -> Callable[[], tuple[Any, str] | None] | None:
-    """What gives a group NCCL's backend and the node of this process's card, once all its processes ask.
+    """A function that returns a group's NCCL backend and the node of this process's GPU.
 
-    That is at the first collective that could go between cards, and not before: it starts the device.
+    All processes call it at the first collective that could go between GPUs, because it starts the device.
     """
     nccl = getattr(torch._C._distributed_c10d, "ProcessGroupNCCL", None)
     if nccl is None or group.group_size == 1:
@@ -71,7 +71,7 @@ def _between_cards(group: Any) -> Callable[[], tuple[Any, str] | None] | None:
 
 
 def _own_card() -> tuple[str, str]:
-    """The card at which this process is at home: its node, what it is among all machines. Empty without."""
+    """The process's preferred GPU: its node, and its identity among all machines. Empty if it has none."""
     nodes = [node.name for node in _C.nodes() if node.computes and node.kind == "cuda"]
     if not nodes:
         return "", ""
@@ -95,7 +95,7 @@ def _join_every_group(c10d: Any) -> None:
     def join(group: Any) -> None:
         name, description = group.group_name, group.group_desc
         add_backend(group)
-        # A group asks one of its backends, whichever comes first, for what it is called.
+        # A group takes its name from one of its backends, the first that it has.
         group._set_group_name(name)
         group._set_group_desc(description)
 
@@ -117,7 +117,8 @@ def _join_every_group(c10d: Any) -> None:
     def helper(*args: Any, **kwargs: Any) -> Any:
         try:
             group, store = original(*args, **kwargs)
-            if isinstance(group, torch.distributed.ProcessGroup):  # or this process is not in it
+            # False if this process is not in the group.
+            if isinstance(group, torch.distributed.ProcessGroup):
                 join(group)
             return group, store
         finally:
@@ -127,9 +128,9 @@ def _join_every_group(c10d: Any) -> None:
 
 
 def _take_other_accelerators(c10d: Any) -> None:
-    """Lets ``init_process_group(device_id=torch.device("cuda:0"))`` be what it is without us.
+    """Keeps the meaning of ``init_process_group(device_id=torch.device("cuda:0"))`` without Innkeeper.
 
-    PyTorch refuses a device that is not the accelerator's, and the managed device is that now.
+    PyTorch refuses a device that is not the accelerator's, and the accelerator is the managed device now.
     """
     original = c10d.init_process_group
 

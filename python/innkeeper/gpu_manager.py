@@ -16,8 +16,8 @@ from innkeeper.leases import mode_name
 class GPUManager:
     """Chooses the freest GPU at each call.
 
-    GPUs that nobody else on the machine has chosen or leased come first, then those that this program has not
-    chosen::
+    GPUs that no other program on the machine has chosen or leased come first, then those that this program
+    has not chosen::
 
         gm = innkeeper.GPUManager()
         with gm.auto_choice():  # or mode=1, mode=2, mode="utilization"
@@ -31,8 +31,8 @@ class GPUManager:
     | 3, ``"utilization"`` | least utilization |
     | a name ``"XXX"`` | the method ``_sort_by_XXX(self, gpus)`` of a subclass: rows, best first |
 
-    What such a method leaves out is not given. It may build on ``_sort_by_memory``, ``_sort_by_power`` and
-    ``_sort_by_custom``.
+    A GPU that such a method leaves out is never chosen. The method may use ``_sort_by_memory``,
+    ``_sort_by_power`` and ``_sort_by_custom``.
 
     With TensorFlow ``gm.sess`` is a session of its version 1's kind that places softly and takes memory as it
     needs it.
@@ -40,8 +40,8 @@ class GPUManager:
     Args:
         first: ``qargs`` if it is a list or a tuple, else ``session``: either may be given by its place.
         qargs: columns of ``nvidia-smi --query-gpu`` that ``gpus`` has besides its own.
-        session: your session instead, or one on its graph where it lacks one of the two settings; or a
-            ``ConfigProto``, on top of which one is made.
+        session: your session instead, or one on its graph if it lacks one of the two settings; or a
+            ``ConfigProto``, from which one is made.
         initSession: ``False``: there is no ``gm.sess``. By default there is one if TensorFlow was imported.
 
     Raises:
@@ -176,10 +176,10 @@ def _by_rank(order: list[str]) -> Callable[[GPU], float]:
 
 
 def _uuids(rows: Any, method: str) -> list[str]:
-    """UUIDs of the rows that a method of the program's gives.
+    """UUIDs of the rows that a method of the program returned.
 
     Raises:
-        ValueError: it gives no list, an empty one, or what is no row.
+        ValueError: it returned no list, an empty one, or an item that is no row.
 
     """
     if rows is None:

@@ -1,4 +1,4 @@
-"""The GPUs of the machine at one moment, as plain data: what a ``key`` of ``auto_choice`` looks at."""
+"""The GPUs of the machine at one moment, as plain data: the argument of ``auto_choice``'s ``key``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from innkeeper import _C
 
 @dataclass(frozen=True)
 class GPU:
-    """One card, or one MIG instance: what can be leased. ``None`` is "cannot be told", never zero.
+    """One GPU, or one MIG instance: a unit that can be leased. ``None`` means unknown, never zero.
 
-    ``index`` is the driver's, for messages only: CUDA may count otherwise.
+    ``index`` is the driver's, for messages only: CUDA may count in another order.
     """
 
     uuid: str
@@ -26,7 +26,7 @@ class GPU:
     utilization: float | None
     """0 to 1."""
     power: float | None
-    """Watts; of an instance: its card's."""
+    """Watts; of an instance: its GPU's."""
     power_limit: float | None
     """Watts."""
     temperature: int | None
@@ -41,5 +41,5 @@ class GPU:
 
 
 def gpus() -> list[GPU]:
-    """The machine's GPUs by PCI bus id, whatever ``CUDA_VISIBLE_DEVICES`` says; empty without a driver."""
+    """The machine's GPUs by PCI bus id, for any ``CUDA_VISIBLE_DEVICES``; empty without a driver."""
     return [GPU(**fields) for fields in _C.gpus()]

@@ -18,11 +18,12 @@ Memo = dict[int, Any]
 
 
 def moved(x: Any, device: str | torch.device, memo: Memo | None = None) -> Any:
-    """``x`` with its tensors on the device; ``x`` itself where they are there already, or on meta.
+    """``x`` with its tensors on the device; ``x`` itself if they are there already, or on meta.
 
     Looks into lists, tuples, named tuples, dicts, data classes and packed sequences, and classes derived from
-    these. What holds a tensor that moves is copied, so the caller's own stays as it was; what does not is
-    handed on, so that the callee may write to it. What holds itself keeps that in its copy's original.
+    these. A container of a tensor that moves is copied, so the caller's own stays unchanged. A container
+    without one is passed on, so that the callee may write to it. In the copy of a container that contains
+    itself, that item is still the original.
     """
     if isinstance(x, (Tensor, PackedSequence)):
         if memo is not None and id(x) in memo:
@@ -37,7 +38,7 @@ def moved(x: Any, device: str | torch.device, memo: Memo | None = None) -> Any:
     if memo is None:
         return _moved_inside(x, device, None)
     if id(x) not in memo:
-        memo[id(x)] = x  # until it is known: where it holds itself
+        memo[id(x)] = x  # placeholder while x is copied, in case it contains itself
         memo[id(x)] = _moved_inside(x, device, memo)
     return memo[id(x)]
 
@@ -58,7 +59,7 @@ def _moved_inside(x: Any, device: str | torch.device, memo: Memo | None) -> Any:
         return sequence
     is_mapping = isinstance(x, (dict, UserDict))
     values = x if is_mapping else {each.name: getattr(x, each.name, None) for each in dataclasses.fields(x)}
-    changed = {}  # by a loop, since TorchDynamo knows no ``:=`` in comprehensions
+    changed = {}  # a loop, because TorchDynamo does not support ``:=`` in comprehensions
     for key, value in values.items():
         new = moved(value, device, memo)
         if new is not value:
@@ -68,7 +69,7 @@ def _moved_inside(x: Any, device: str | torch.device, memo: Memo | None) -> Any:
         if is_mapping:
             try:
                 copied[key] = value
-            except Exception:  # a read-only one raises what its author chose
+            except Exception:  # a read-only one raises its author's exception
                 _kind_of_dict(copied).__setitem__(copied, key, value)
         else:
             object.__setattr__(copied, key, value)  # frozen ones too
@@ -81,7 +82,7 @@ def _tuple_like(x: tuple[Any, ...], items: list[Any]) -> Any:
         return tuple(items)
     try:
         made = tuple.__new__(type(x), items)
-    except TypeError:  # of a structseq, such as what torch.max returns
+    except TypeError:  # a structseq, such as the result of torch.max
         return type(x)(items)
     if hasattr(x, "__dict__"):
         made.__dict__.update(x.__dict__)
@@ -93,13 +94,13 @@ def _copied(x: Any) -> Any:
         return x.copy()  # TorchDynamo knows this one
     try:
         copied = copy.copy(x)
-    except Exception:  # a read-only dict refuses its items, with what its author chose
+    except Exception:  # a read-only dict refuses its items, with its author's exception
         if not isinstance(x, dict):
             raise
         copied = x
     if copied is not x or not isinstance(x, dict):
         return copied
-    # What cannot be changed may be its own copy; this one is to be changed.
+    # copy() may return an immutable object itself; this copy must be changed.
     kind = _kind_of_dict(x)
     made = kind.__new__(type(x))
     for key, value in kind.items(x):

@@ -1,8 +1,8 @@
 """``python -m innkeeper``: becomes the Python that runs a script made for CUDA, on the managed device.
 
-The process is replaced by ``python script.py ...``, with a folder on ``PYTHONPATH`` whose ``sitecustomize``
-loads ``innkeeper.cuda_compat`` when PyTorch is imported. So tracebacks, ``sys.argv``, ``__main__``, exit
-codes and signals are Python's own, and every Python that the script starts is told as well.
+The process is replaced by ``python script.py ...``, with a directory on ``PYTHONPATH`` whose
+``sitecustomize`` loads ``innkeeper.cuda_compat`` when PyTorch is imported. So tracebacks, ``sys.argv``,
+``__main__``, exit codes and signals are Python's own, and every Python that the script starts does the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def become(words: list[str]) -> NoReturn:
         sys.exit("python -m innkeeper: Python's options -E, -I and -S keep it from loading anything first")
     path = os.environ.get("PYTHONPATH")
     folders = [folder for folder in (path or "").split(os.pathsep) if folder and folder != str(_PRELOAD)]
-    os.environ["INNKEEPER_FIRST"] = str(os.getpid())  # of this run, not of one around it; see preload
+    # This run's process, not that of an outer run; see preload.
+    os.environ["INNKEEPER_FIRST"] = str(os.getpid())
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_PRELOAD), *folders])
     os.execv(sys.executable, [sys.executable, *options, *words])
 
@@ -55,7 +56,7 @@ def become(words: list[str]) -> NoReturn:
 def _own_options() -> list[str]:
     """The options of Python that stood before ``-m innkeeper``."""
     options = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
-    last = options.pop()  # innkeeper, behind -m or what ends in it; or -minnkeeper
+    last = options.pop()  # innkeeper after -m or after options that end in m; or -minnkeeper
     if last == "innkeeper":
         last = options.pop()
     last = last.removesuffix("innkeeper").removesuffix("m")
@@ -73,7 +74,7 @@ def _keeps_out(words: list[str]) -> bool:
                 return True
             if letter in "cm":
                 return False
-            if letter in "WX":  # with a value, in this word or the next
+            if letter in "WX":  # options with a value, in this word or the next
                 if at == len(word) - 1:
                     next(rest, None)
                 break

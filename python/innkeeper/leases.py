@@ -47,7 +47,7 @@ class Lease:
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits: what ``INNKEEPER_LEASE`` names, for a job that may lease parts of it."""
+        """16 hexadecimal digits: the value of ``INNKEEPER_LEASE`` for a job that may lease parts of it."""
         return self._granted.id
 
     @property
@@ -89,7 +89,7 @@ class Lease:
         self._granted.resize(memory)
 
     def renew(self, seconds: float) -> None:
-        """Lets it expire so many seconds from now.
+        """Lets it expire that many seconds from now.
 
         Raises:
             RuntimeError: it is over.
@@ -106,7 +106,7 @@ class Lease:
         return self._granted.share_through_exec()
 
     def leave(self) -> None:
-        """Lets go of it without ending it for those who share it."""
+        """Leaves the lease without ending it for the processes that share it."""
         self._granted.leave()
 
     def __enter__(self) -> Lease:
@@ -136,29 +136,29 @@ def lease(
     uuids: Sequence[str] | None = None,
     vendor: str = "",
 ) -> Lease:
-    """Leases GPUs, all ``n`` or none, out of those that this process was given.
+    """Leases GPUs, all ``n`` or none, from the GPUs that this process may use.
 
-    GPUs that nobody holds come first, then those with the best links between them, then the best by ``mode``
-    or ``key``. It touches no framework and no environment variable: ``auto_choice`` does.
+    GPUs without a holder come first, then those with the best links between them, then the best by ``mode``
+    or ``key``. It changes no framework and no environment variable: ``auto_choice`` does.
 
     Args:
-        n: how many.
+        n: number of GPUs.
         memory: bytes of each; without it GPUs are taken whole.
         exclusive: whether to have the GPUs whole. Default: unless ``memory`` is given.
         mode: ``"free"`` (most free memory) or 0, ``"ratio"`` (largest free part) or 1, ``"power"`` (least, of
             its limit) or 2, ``"utilization"`` (least) or 3.
         key: instead of ``mode``: called once with each :class:`innkeeper.gpus.GPU`; highest wins.
-        wait: in line, for so many seconds, or for ever if ``True``.
-        expires: seconds after which it ends by itself.
+        wait: seconds to wait in line, or for ever if ``True``.
+        expires: seconds after which the lease ends by itself.
         job: a text that others see.
-        uuids: choose among these alone.
+        uuids: choose only among these.
         vendor: ``"nvidia"`` or ``"amd"``. Several GPUs are always of one vendor.
 
     Raises:
-        LeaseBusy: not now; with ``wait``, not in time.
+        LeaseBusy: not available now; with ``wait``, not in time.
         ValueError: it can never be granted, or makes no sense.
         RuntimeError: no GPU can be seen or may be used.
-        OSError: the folder of leases cannot be used.
+        OSError: the directory of leases cannot be used.
 
     """
     if memory is not None and not isinstance(memory, int):
@@ -203,7 +203,7 @@ def _keys(key: Key) -> dict[str, float]:
         except (TypeError, ValueError):
             raise TypeError(f"the key of {gpu.uuid} is {value!r}: expected a number") from None
     for uuid, value in keys.items():
-        if math.isnan(value):  # it has no place in an order
+        if math.isnan(value):  # NaN cannot be ordered
             raise ValueError(f"the key of {uuid} is NaN: expected a number")
     return keys
 

@@ -31,29 +31,29 @@ def configure(
 ) -> None:
     """Sets the nodes before the device is used, instead of the environment variable ``INNKEEPER_NODES``.
 
-    What is refused changes nothing. Not to be called beside threads that use the device.
+    A refused call changes nothing. Not to be called while other threads use the device.
 
     Args:
         nodes: as in ``"sim:2x64MiB,host:1GiB,disk:PATH:8GiB"``; sizes are ``B`` to ``TiB``.
             ``auto`` is the visible GPUs, then the host.
-        soft_placement: sets ``DeviceManager.soft_placement`` too. None: leaves it as it is.
-        growth: whether the cards' memory is taken as it is needed, or each card's whole budget at once, so
-            that no other process gets it. None: as it was; at first as ``INNKEEPER_GROWTH`` says, else True.
-        planning: whether movement is planned where a program repeats its steps and does not fit, or blocks
-            move on demand. None: as it was; at first as ``INNKEEPER_PLANNING`` says, else True.
-        recompute: whether what is planned may be to drop what cheap operators made, and to run these again
-            where it is used next, instead of a copy out and back; to the same bits. None: as it was; at
-            first as ``INNKEEPER_RECOMPUTE`` says, else True.
+        soft_placement: sets ``DeviceManager.soft_placement`` too. None: leaves it unchanged.
+        growth: whether the GPUs' memory is taken as it is needed, or each GPU's whole budget at once, so
+            that no other process gets it. None: unchanged; initially ``INNKEEPER_GROWTH``, else True.
+        planning: whether the engine plans movement for a program that repeats its steps and does not fit, or
+            moves blocks on demand. None: unchanged; initially ``INNKEEPER_PLANNING``, else True.
+        recompute: whether a plan may discard results of cheap operators and run these operators again before
+            the next use, instead of a copy out and back; to the same bits. None: unchanged; initially
+            ``INNKEEPER_RECOMPUTE``, else True.
         devices: ``"each"`` gives each node that computes a device index, ``managed:0``, ``managed:1`` and so
             on, with CUDA's rules, as programs made for CUDA have under ``run --managed``. It is for the rest
-            of the process. ``"one"``: one device for all nodes. None: as it was; at first one.
-        mixed: what an operator does with CPU tensors beside managed ones. ``"move"``: it moves them to the
-            device, as ``.to("managed")`` would. ``"refuse"``: CUDA's error. None: as it was; at first as
-            ``INNKEEPER_MIXED`` says, else ``"move"``, and ``"refuse"`` under ``run --managed``.
+            of the process. ``"one"``: one device for all nodes. None: unchanged; initially one.
+        mixed: the treatment of CPU tensors beside managed ones. ``"move"``: the operator moves them to the
+            device, as ``.to("managed")`` would. ``"refuse"``: CUDA's error. None: unchanged; initially
+            ``INNKEEPER_MIXED``, else ``"move"``, and ``"refuse"`` under ``run --managed``.
 
     Raises:
-        ValueError: an unknown kind of node, a budget of 0, a path that is not there, more bytes than the
-            machine has; or managed memory is alive, or memory that was lent, so that it is too late.
+        ValueError: an unknown kind of node, a budget of 0, a path that does not exist, more bytes than the
+            machine has; or managed tensors or exposed memory are alive, so that it is too late.
 
     """
     if not isinstance(nodes, str):
@@ -100,7 +100,7 @@ class DeviceManager:
     """
 
     retry_limit: int = 10
-    """How often ``find_device`` looks again when no node has room."""
+    """How often ``find_device`` looks again when no node has free space."""
     wait_time: float = 0.1
     """Seconds between two looks."""
     size_heuristic: Callable[[int], int] = staticmethod(lambda nbytes: nbytes)
@@ -140,7 +140,7 @@ class DeviceManager:
         return nodes[node].budget
 
     def set_budget(self, node: str, nbytes: int) -> None:
-        """Limits ``node`` to ``nbytes`` bytes; what is too much is evicted.
+        """Limits ``node`` to ``nbytes`` bytes; bytes beyond them are evicted.
 
         Raises:
             ValueError: no such node, no positive number, or more than its capacity.
@@ -167,11 +167,11 @@ class DeviceManager:
 
     @property
     def soft_placement(self) -> bool:
-        """Whether the host does what a node cannot: a setting of the process.
+        """Whether the host runs operators that a node cannot run: a setting of the process.
 
         On, the host runs an operator that is too large for its node, or that has no kernel there, and a
-        warning names the operator, once; ``find_device`` gives the host when no other node has room. Off,
-        both are errors. At first on, or as ``INNKEEPER_SOFT_PLACEMENT`` says.
+        warning names the operator, once; ``find_device`` gives the host when no other node has free space.
+        Off, both are errors. Initially ``INNKEEPER_SOFT_PLACEMENT``, else on.
         """
         return _C.soft_placement()
 
@@ -181,7 +181,7 @@ class DeviceManager:
 
     @property
     def policy(self) -> str:
-        """What chooses the replicas that are evicted.
+        """The order in which replicas are evicted.
 
         ``"reuse-distance"``: the least recently used ones. Among replicas that came back before,
         the one whose next use is expected last is evicted first.
@@ -197,16 +197,17 @@ class DeviceManager:
     def find_device(self, nbytes: int, disperse: bool = False) -> str:
         """The node that best fits ``nbytes`` bytes more; the name can be given to ``innkeeper.on``.
 
-        A node has room if the bytes fit beside what is pinned there, since all else can be evicted. If none
-        has, waits ``wait_time`` seconds and looks again, ``retry_limit`` times; then gives the host, if
-        ``soft_placement``.
+        A node has free space if the bytes fit beside its pinned blocks, since all others can be evicted. If
+        no node has, waits ``wait_time`` seconds and looks again, ``retry_limit`` times; then gives the host,
+        if ``soft_placement``.
 
         Args:
-            nbytes: bytes that are needed, for instance ``size_estimate(model)``.
-            disperse: spread over the nodes by the homes taken so far, instead of by free bytes.
+            nbytes: number of bytes, for instance ``size_estimate(model)``.
+            disperse: spread over the nodes by the number of threads that prefer each, instead of by free
+                bytes.
 
         Raises:
-            torch.OutOfMemoryError: no node has room, and ``soft_placement`` is off.
+            torch.OutOfMemoryError: no node has free space, and ``soft_placement`` is off.
 
         """
         for attempt in range(self.retry_limit + 1):
@@ -239,7 +240,7 @@ class DeviceManager:
             placement.prefetch(x, node)
         return node
 
-    # What happened.
+    # Statistics.
 
     def stats(self) -> dict[str, Any]:
         """See ``innkeeper.stats``."""
@@ -250,7 +251,7 @@ class DeviceManager:
         return report.summary(*owners)
 
     def reset_stats(self) -> None:
-        """Sets the counters to zero, and the peaks to what is in use now."""
+        """Sets the counters to zero, and the peaks to the bytes in use now."""
         _C.reset_stats()
 
     def check_invariants(self) -> None:
@@ -267,7 +268,7 @@ class DeviceManager:
         _C.sample_start(every_ops)
 
     def stop_samples(self) -> dict[str, Any]:
-        """Returns what was noted since ``start_samples``.
+        """Returns the samples since ``start_samples``.
 
         ``nodes`` are names, ``op`` each row's operator ordinal, ``resident`` ([row][node]) bytes; so are
         the running totals ``bytes_fetched`` and ``bytes_written_back`` ([row]).

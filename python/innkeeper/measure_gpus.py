@@ -1,7 +1,7 @@
 """``python -m innkeeper.measure_gpus``: measures the GPUs that CUDA shows this process, for later programs.
 
-``innkeeper calibrate`` runs it while it holds leases on them. What they compute and touch per second is kept
-in the user's cache, where programs find it.
+``innkeeper calibrate`` runs it while it holds leases on them. It stores their operations and bytes per second
+in the user's cache, where programs find them.
 """
 
 from __future__ import annotations

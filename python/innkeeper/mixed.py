@@ -1,4 +1,4 @@
-"""Operators that move CPU tensors: what they tell on standard error, and what tracers make of them."""
+"""Operators that move CPU tensors: their lines on standard error, and their treatment by tracers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _told: set[str] = set()
 def set_moves(moves: bool) -> None:
     """Has operators move CPU tensors that stand beside managed ones, or refuse them."""
     _C.set_moves_cpu_tensors(moves)
-    fake_tensor.FakeTensorMode.cache_clear()  # of results that were found by the setting before
+    fake_tensor.FakeTensorMode.cache_clear()  # cached results depend on the earlier setting
 
 
 def tell(operator: str, shape: list[int], size: int) -> None:
@@ -46,8 +46,8 @@ def _common_device(
 ) -> tuple[torch.device, bool]:
     """The device of an operator's result while PyTorch traces it without data.
 
-    TorchDynamo breaks its graph at an operator that moves a CPU tensor, and so leaves the move, the
-    gradient's way back and what is written in place to the operator itself.
+    TorchDynamo breaks its graph at an operator that moves a CPU tensor. So the operator itself does the move,
+    the gradient's way back and the write in place.
     """
     try:
         return find(func, operands)
@@ -104,7 +104,7 @@ def _explaining(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _shapes_of_gradients(outputs: Sequence[Tensor], function: str, index: int) -> set[tuple[int, ...]]:
-    """Shapes of what nodes of this name hand to their ``index``-th input on the CPU."""
+    """Shapes of the gradients that nodes of this name pass to their ``index``-th input on the CPU."""
     todo = [x.grad_fn for x in outputs if isinstance(x, Tensor) and x.grad_fn is not None]
     seen, shapes = set(todo), set()
     while todo:

@@ -17,7 +17,7 @@ from torch import nn
 
 
 def _moving_what_it_made(constructor: Callable[..., None]) -> Callable[..., None]:
-    """The constructor, at whose end the outermost one moves what was made."""
+    """The constructor; at the end of the outermost one, the module moves to the device."""
 
     @functools.wraps(constructor)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -47,11 +47,11 @@ class ManagedModule(nn.Module):
         net = ManagedModule(nn.Linear(10, 1))  # wrap an initialised module
         net = ManagedModule.from_module(nn.Linear(10, 1))  # the same, by its longer name
 
-    A wrapped module is the same object: its parameters, ``state_dict`` and type (``isinstance``) stay what
-    they were. What the outermost constructor made is moved when it ends. What comes later, a layer that is
-    put in, loaded weights, or all after ``.cpu()``, is moved at the next call, the parameters as the same
-    objects, so that an optimizer goes on. A module that ``torch.compile`` has compiled leaves its parameters
-    where ``.cpu()`` put them, and computes with copies of them on the device.
+    A wrapped module is the same object: its parameters, ``state_dict`` and type (``isinstance``) stay
+    unchanged. Tensors made by the outermost constructor move when it ends. Later ones (an inserted layer,
+    loaded weights, or all after ``.cpu()``) move at the next call. The parameters stay the same objects, so
+    that an optimizer goes on. A module that ``torch.compile`` has compiled leaves its parameters where
+    ``.cpu()`` put them, and computes with copies of them on the device.
 
     ``.cuda()`` and ``.to("cuda")`` mean the managed device, with a GPU and without.
     """
@@ -71,7 +71,7 @@ class ManagedModule(nn.Module):
         super().__init__(*args, **kwargs)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Has the constructor move what it made. Not by a metaclass: a class has one alone, such as ABC's."""
+        """Makes the constructor move the module. No metaclass does it: a class has only one (ABC's, say)."""
         super().__init_subclass__(**options)
         if "__init__" in cls.__dict__:
             cls.__init__ = _moving_what_it_made(cls.__dict__["__init__"])  # type: ignore[method-assign]
@@ -150,7 +150,7 @@ class ManagedModule(nn.Module):
 
 
 def _bring_home(module: nn.Module) -> None:
-    """Moves what is elsewhere, but for what ``torch.func.functional_call`` has put in for its caller."""
+    """Moves the module to the device, unless ``torch.func.functional_call`` has put tensors into it."""
     if not _is_all_managed(module) and all(isinstance(x, nn.Parameter) for x in module.parameters()):
         nn.Module.to(module, DEVICE)
 
@@ -175,14 +175,15 @@ def _is_all_managed(module: nn.Module) -> bool:
 def _managed_class(wrapper: type, module_class: type) -> type:
     """The class that is both ``module_class`` and ``wrapper``, a ManagedModule; pickled by its parts."""
     members: dict[str, Any] = {"__reduce_ex__": _reduce}
-    if (becomes := getattr(module_class, "cls_to_become", None)) is not None:  # of a lazy module
+    # The class that a lazy module becomes at its first call.
+    if (becomes := getattr(module_class, "cls_to_become", None)) is not None:
         members["cls_to_become"] = _managed_class(wrapper, becomes)
     name, bases = f"Managed{module_class.__name__}", (wrapper, module_class)
     return types.new_class(name, bases, exec_body=lambda space: space.update(members))
 
 
 def _reduce(self: ManagedModule, protocol: int) -> tuple[Any, ...]:
-    """What pickle keeps: as the wrapped class has it, with how to make the class that wraps it."""
+    """The wrapped class's state for pickle, with the way to make the class that wraps it."""
     wrapper, module_class = type(self).__bases__
     reduced: Any = module_class.__reduce_ex__(self, max(protocol, 2))  # type: ignore[arg-type,call-arg]
     made, arguments, *state = reduced

@@ -1,8 +1,8 @@
-"""How managed tensors are pickled and sent to other processes, where PyTorch's own way would not do.
+"""How managed tensors are pickled and sent to other processes, beyond PyTorch's own way.
 
-``pickle``, ``torch.save`` and ``copy`` go PyTorch's way: by storages, so that what is shared stays shared.
-Added are two things, in Python's own registries: sparse tensors, and what is sent to other processes. What
-would share memory with them is refused.
+``pickle``, ``torch.save`` and ``copy`` work as in PyTorch: by storages, so that shared storages stay shared.
+This module adds two things, in Python's own registries: sparse tensors, and tensors sent to other processes.
+Calls that would share memory with other processes raise an error.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _refuse_to_share() -> None:
         )
 
     def answer(self: torch.UntypedStorage) -> bool:
-        """Whether other processes see what is written here."""
+        """Whether other processes see writes to this storage."""
         return not _C.is_managed(self.device) and is_shared(self)
 
     torch.UntypedStorage.share_memory_ = refuse  # type: ignore[method-assign]

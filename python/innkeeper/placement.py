@@ -1,4 +1,4 @@
-"""Where bytes are and where they should be: the verbs on tensors and modules, and homes of threads.
+"""Where bytes are and where they should be: the verbs on tensors and modules, and threads' preferred nodes.
 
 Every verb takes a managed tensor, or a module and then means all its parameters and buffers. A view shares
 its block with its base, so a verb on one is a verb on both. A node is named as in ``manager().nodes``:
@@ -66,13 +66,13 @@ def where(x: Tensor | nn.Module) -> list[str] | dict[str, list[str]]:
 
 
 def pin(x: Tensor | nn.Module, node: str | None = None) -> None:
-    """Brings ``x`` to ``node`` (default: where it is) and keeps it there until it is unpinned as often.
+    """Brings ``x`` to ``node`` (default: its present node) and keeps it there until as many ``unpin`` calls.
 
-    No pin is needed to train. If a module fits only in part, nothing of it stays pinned.
+    No pin is needed to train. If a module fits only in part, none of its tensors stays pinned.
 
     Raises:
         ValueError: there is no such node.
-        torch.OutOfMemoryError: the node has no room for it beside what is pinned already.
+        torch.OutOfMemoryError: the node has no free space for it beside the pinned blocks.
 
     """
     with ExitStack() as undo:
@@ -132,7 +132,7 @@ def resident(
 
     Raises:
         ValueError: there is no such node.
-        torch.OutOfMemoryError: the node has no room.
+        torch.OutOfMemoryError: the node has no free space.
 
     """
     tensors = managed_tensors(x)
@@ -145,7 +145,7 @@ class _ModuleResident(AbstractContextManager[dict[str, Tensor]]):
 
     def __init__(self, tensors: dict[str, Tensor], node: str | None, write: bool) -> None:
         self._wanted, self._node, self._write = tensors, node, write
-        self._held: dict[str, _C.Resident] = {}  # each lets go when it dies, if nobody said so before
+        self._held: dict[str, _C.Resident] = {}  # each ends when it dies, if it was not ended before
 
     def __enter__(self) -> dict[str, Tensor]:
         if self._held:
@@ -204,11 +204,11 @@ def brought(x: Tensor, device: object) -> Tensor: ...
 @overload
 def brought(x: nn.Module, device: object) -> nn.Module: ...
 def brought(x: Tensor | nn.Module, device: object) -> Tensor | nn.Module:
-    """``x`` on the managed device, at ``node_of(device)`` alone, unless that is None: then where it is.
+    """``x`` on the managed device: only at ``node_of(device)``, or on its present node if that is None.
 
     Raises:
         ValueError: there is no such node.
-        torch.OutOfMemoryError: one of the tensors is larger than what is not pinned there.
+        torch.OutOfMemoryError: one of the tensors is larger than the memory there that is not pinned.
 
     """
     node = node_of(device)
@@ -217,7 +217,7 @@ def brought(x: Tensor | nn.Module, device: object) -> Tensor | nn.Module:
     with on(node):
         there = x.to(_device_of(node))
     for tensor in managed_tensors(there).values():
-        with resident(tensor, node, write=True):  # who may write is the only holder
+        with resident(tensor, node, write=True):  # write access leaves one holder
             pass
     return there
 
@@ -230,9 +230,9 @@ def _device_of(node: str) -> torch.device:
 
 @contextmanager
 def on(node: str) -> Iterator[str]:
-    """Places by hand: inside the context, tensors born without operands go to ``node``, for this thread.
+    """Places by hand: inside the context, tensors without operands are made on ``node``, for this thread.
 
-    Operators still run where most of their operands are, so what is computed from such tensors stays there
+    Operators still run where most of their operands are, so results computed from such tensors stay there
     too.
 
     Raises:
@@ -248,11 +248,11 @@ def on(node: str) -> Iterator[str]:
 
 @contextmanager
 def experiment(name: str | None = None, memory: int | None = None) -> Iterator[str]:
-    """One of many experiments: a home (the least loaded node) and a random stream, for this thread.
+    """One of many experiments: a preferred node (the least loaded) and a random stream, for this thread.
 
-    ``torch.manual_seed`` inside seeds its stream, and what it draws on the device does not depend on the
-    others. Draws on the CPU do, as in any threads: PyTorch has one generator there. Seed one of your own for
-    them (``torch.Generator().manual_seed(0)``), or build the model on the device.
+    ``torch.manual_seed`` inside seeds its stream, and its random numbers on the device do not depend on other
+    experiments. Draws on the CPU do, as in any threads: PyTorch has one generator there. Seed a generator of
+    your own for them (``torch.Generator().manual_seed(0)``), or build the model on the device.
 
     Args:
         name: for logs; by default a number is given.

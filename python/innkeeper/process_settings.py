@@ -1,6 +1,6 @@
-"""PyTorch's settings for all of the process, which decide the bits that kernels make: oneDNN's switch, say.
+"""PyTorch's settings for the whole process that decide the bits of kernels' results, such as oneDNN's switch.
 
-What was dropped to be computed again is so before one of them changes: src/torch/operator/process_settings.h.
+Before one of them changes, the engine recomputes all discarded blocks: src/torch/operator/process_settings.h.
 """
 
 from __future__ import annotations

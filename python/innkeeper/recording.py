@@ -1,4 +1,4 @@
-"""Records of what a program's operators touch, for ``innkeeper replay``."""
+"""Records of a program's accesses, operator by operator, for ``innkeeper replay``."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from innkeeper import _C
 class record:
     """Records the operators on managed tensors inside the ``with`` block, and writes them to ``path``.
 
-    ``innkeeper replay`` plays such a record on any card that the simulator knows, with less room. It wants
-    three steps at least, of which the last two do the same::
+    ``innkeeper replay`` plays such a record on any GPU that the simulator knows, with less memory. It needs
+    at least three steps, of which the last two are the same::
 
         with innkeeper.record("train.trace") as recording:
             for x, y in batches:
                 ...
                 recording.step()
 
-    Costs of kernels are recorded where a simulated GPU runs them (``innkeeper.configure("sim:80GiB")``, best
-    with ``data=off`` in ``INNKEEPER_SIM``: nothing is computed then); elsewhere a kernel counts for the bytes
-    of its operands.
+    If a simulated GPU runs the kernels, their costs are recorded (``innkeeper.configure("sim:80GiB")``, best
+    with ``data=off`` in ``INNKEEPER_SIM``: then nothing is computed). On other nodes a kernel counts for the
+    bytes of its operands.
 
-    One record is written at a time, of all threads of the process, and at most 4,194,304 lines of it: more
-    are counted, a warning says so, and ``innkeeper replay`` refuses what is not whole.
+    One record is written at a time, of all threads of the process, and at most 4,194,304 lines of it. Further
+    lines are counted, a warning tells their number, and ``innkeeper replay`` refuses an incomplete record.
 
     Args:
         path: the file, written when the block ends; compressed if its name ends in ``.gz``.

@@ -101,10 +101,10 @@ def run_replicas(
     nodes: Sequence[str],
     seeds: Sequence[int],
 ) -> list[Any]:
-    """The replicas' outputs. The first runs on this thread, each of the others on one of its own.
+    """The replicas' outputs. The first runs on this thread, each of the others on its own thread.
 
     Raises:
-        Exception: what a replica raised, the first of them; when all have ended.
+        Exception: the first exception of a replica, when all have ended.
 
     """
     count = len(replicas)
@@ -131,7 +131,7 @@ def run_replicas(
         thread.start()
     try:
         run(0)
-    finally:  # a KeyboardInterrupt too: nobody works on the caller's tensors when this is left
+    finally:  # also for a KeyboardInterrupt: no replica may still use the caller's tensors
         for thread in threads:
             thread.join()
     for result in results:
@@ -141,7 +141,7 @@ def run_replicas(
 
 
 class _Modes:
-    """What PyTorch keeps for each thread and a forward depends on: the caller's, for other threads."""
+    """PyTorch's settings per thread on which a forward depends: the caller's, for other threads."""
 
     def __init__(self) -> None:
         self._grad = torch.is_grad_enabled()
@@ -154,7 +154,7 @@ class _Modes:
         self._threads = torch.get_num_threads()
 
     def enter(self, scopes: ExitStack) -> None:
-        torch.set_num_threads(self._threads)  # a new thread has what any set last: a DataLoader's sets 1
+        torch.set_num_threads(self._threads)  # new threads inherit the last value, and DataLoaders set 1
         if self._inference:
             scopes.enter_context(torch.inference_mode())
         scopes.enter_context(torch.set_grad_enabled(self._grad))

@@ -1,4 +1,4 @@
-"""What the engine has done, as a dict and as text."""
+"""The engine's statistics, as a dict and as text."""
 
 from __future__ import annotations
 
@@ -14,33 +14,38 @@ from innkeeper.renamed import Renamed
 from torch import Tensor, nn
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_MOST_MOVED = 12  # lines of what is moved in a period
+_MOST_MOVED = 12  # lines about blocks moved in a period
 
 
 class Stats(Renamed):
-    """What ``stats`` returns."""
+    """The result of ``stats``."""
 
     former: ClassVar[dict[str, str]] = {"round": "period", "planned_rounds": "planned_periods"}
 
 
 def stats() -> Stats:
-    """What was done since the last ``manager().reset_stats()``.
+    """The counters since the last ``manager().reset_stats()``.
 
     Returns:
-        ``ops``, ``fetches``, ``evictions`` (counts), ``recomputed`` (blocks whose operator ran again instead
-        of a copy each way), ``other_bits`` (kinds of operators that gave other bits when they were tried
-        again, in this process: what they make is copied), ``bytes_fetched``, ``bytes_written_back``,
-        ``bytes_between`` (bytes that crossed links), ``bytes_from_disk``, ``bytes_to_disk`` (of the first two
-        of these), ``escaped`` (replicas that somebody else holds now),
-        ``planned_periods`` (of a program, followed by a plan from end to end), ``divergences`` (periods in
-        which the program left its plan), ``period``, ``bytes_bound`` and ``time_bound`` (None until a period
-        was followed to its end; else of the last one, a dict of ``operators, bytes_planned, bytes_fetched``,
-        ``bytes_short``, with which more of room nothing would have to move, ``seconds`` and
-        ``kernel_seconds``, without what is waited for; the least bytes that any plan would fetch in it, and
-        the least seconds that it would take; seconds are None where a GPU does not tell them: simulated ones
-        do, of all that runs there), ``simulated_seconds`` (the simulators' clock), and ``nodes``: name to a
-        dict of ``budget, resident, peak, replicas, pinned, recount`` (bytes), ``evictions, ops``; and
-        ``moved_from_cpu`` (bytes of CPU tensors that operators moved, since they stood beside managed ones).
+        Counts: ``ops``, ``fetches``, ``evictions``, ``recomputed`` (blocks whose operator ran again instead
+        of a copy each way), ``other_bits`` (kinds of operators in this process that gave other bits in a
+        second run, so that their results are copied), ``escaped`` (replicas that code outside of the engine
+        holds now).
+
+        Bytes: ``bytes_fetched``, ``bytes_written_back``, ``bytes_between`` (bytes that crossed links),
+        ``bytes_from_disk``, ``bytes_to_disk`` (parts of the first two), ``moved_from_cpu`` (bytes of CPU
+        tensors that operators moved because they stood beside managed ones).
+
+        Periods: ``planned_periods`` (periods that followed a plan from end to end), ``divergences`` (periods
+        in which the program left its plan), ``period``, ``bytes_bound`` and ``time_bound``. The last three
+        are None until a period was followed to its end; then they describe the last one. ``period`` is a dict
+        of ``operators, bytes_planned, bytes_fetched``, ``bytes_short`` (additional memory with which nothing
+        would have to move), ``seconds`` and ``kernel_seconds`` (without waits). ``bytes_bound`` is the least
+        bytes that any plan would fetch in it, ``time_bound`` the least seconds that it would take. Seconds
+        are None if a GPU does not report them; simulated GPUs do, for all their work.
+
+        ``simulated_seconds`` (the simulators' clock), and ``nodes``: name to a dict of ``budget, resident,
+        peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
 
     """
     return Stats(_C.stats())
@@ -59,7 +64,7 @@ def format_bytes(count: int) -> str:
 
 
 def _tensors_of(owners: tuple[nn.Module | Optimizer, ...]) -> Iterator[tuple[str, object]]:
-    """What modules and optimizers own, by name; an optimizer's parameters have their modules' names."""
+    """Objects of modules and optimizers, by name; an optimizer's parameters have their modules' names."""
     names: dict[Tensor, str] = {}
     for owner in owners:
         if isinstance(owner, nn.Module):
@@ -83,12 +88,13 @@ def _tensors_of(owners: tuple[nn.Module | Optimizer, ...]) -> Iterator[tuple[str
 
 
 def _moved(owners: tuple[nn.Module | Optimizer, ...]) -> list[str]:
-    """Lines of what the last period was planned to move, most first."""
+    """Lines about the planned moves of the last period, most bytes first."""
     named: dict[int, str] = {}
     with torch._C.DisableTorchFunction():
         for name, held in _tensors_of(owners):
             if isinstance(held, Tensor) and _C.is_managed(held.device) and held.layout is torch.strided:
-                with suppress(RuntimeError, TypeError):  # it has no bytes of its own: a wrapper, a fake one
+                # Wrappers and fake tensors have no bytes of their own.
+                with suppress(RuntimeError, TypeError):
                     named.setdefault(_C.block_number(held), name)
     rows = []
     others = [0, 0, 0]
@@ -116,10 +122,10 @@ def summary(*owners: nn.Module | Optimizer) -> str:
     """``stats()`` as a few lines of text: a line for each node, then the totals.
 
     Args:
-        owners: modules and optimizers. Where a period is planned, what it moves most is told too, with the
-            names that their tensors have there: ``layers.0.weight``, ``exp_avg of layers.0.weight``. (Where
-            several share a storage, the first one's.) Gradients are read, so PyTorch allows it on the thread
-            that trains alone, or while none does.
+        owners: modules and optimizers. If a period is planned, the blocks that it moves most are listed, with
+            their tensors' names there: ``layers.0.weight``, ``exp_avg of layers.0.weight``. (If several share
+            a storage, the first one's.) Gradients are read, so PyTorch allows it only on the thread that
+            trains, or while no thread does.
 
     Raises:
         TypeError: an owner is neither a module nor an optimizer.

@@ -1,4 +1,4 @@
-"""The script's own lines: who said what cannot be mapped, and notes that are made once."""
+"""The script's own lines: the caller of a call that cannot be mapped, and notes that are made once."""
 
 from __future__ import annotations
 

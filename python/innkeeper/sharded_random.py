@@ -42,7 +42,7 @@ class DerivedState:
 
     @property
     def offset(self) -> torch.Tensor:
-        """What was added to the first state: one element of int64."""
+        """The increment of the first state: one element of int64."""
         return torch.tensor([self._offset])
 
     @offset.setter

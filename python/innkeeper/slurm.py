@@ -1,7 +1,7 @@
 """Requests in Innkeeper's words, for jobs that submitit submits to Slurm.
 
-The words are those of ``innkeeper slurm submit`` (``man innkeeper``), and it is the program that translates
-them: what a shell asks Slurm for and what Python asks for cannot differ. This module does not need submitit
+The words are those of ``innkeeper slurm submit`` (``man innkeeper``). That program translates them, so
+requests by a shell and by Python cannot differ. This module does not need submitit
 (https://github.com/facebookincubator/submitit).
 """
 
@@ -32,7 +32,7 @@ _NAMES = {
 
 
 def submitit_parameters(request: str) -> dict[str, object]:
-    """What ``update_parameters`` of submitit's ``AutoExecutor`` takes to ask Slurm for ``request``.
+    """Arguments for ``update_parameters`` of submitit's ``AutoExecutor`` that ask Slurm for ``request``.
 
     ::
 
@@ -40,16 +40,16 @@ def submitit_parameters(request: str) -> dict[str, object]:
         executor.update_parameters(**submitit_parameters("--gpus 2 --mem 20G --time 2h"))
         job = executor.submit(train, 0.1)
 
-    In the job ``innkeeper.auto_choice`` and ``innkeeper pick`` subdivide what Slurm gave. Without ``--time``
-    submitit's own limit holds, five minutes.
+    In the job ``innkeeper.auto_choice`` and ``innkeeper pick`` subdivide the GPUs that Slurm gave. Without
+    ``--time`` submitit's own limit holds, five minutes.
 
     Args:
-        request: options of ``innkeeper slurm submit``, as a shell has them.
+        request: options of ``innkeeper slurm submit``, in a shell's syntax.
 
     Raises:
-        ValueError: no such request, with what is wrong; also ``--array``, ``--sweep``, ``--retry``,
-            ``--output`` and ``--env``, for which submitit has ways of its own. What Slurm has no words for is
-            a warning.
+        ValueError: no such request, with the mistake; also ``--array``, ``--sweep``, ``--retry``,
+            ``--output`` and ``--env``, for which submitit has its own ways. Requests that Slurm cannot
+            express are warnings.
         FileNotFoundError: the program innkeeper is not installed.
 
     """

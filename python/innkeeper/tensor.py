@@ -39,7 +39,7 @@ class _ManagedMeta(type(Tensor)):  # type: ignore[misc]  # the metaclass has no 
 class ManagedTensor(Tensor, metaclass=_ManagedMeta):
     """Makes and recognises tensors on the managed device.
 
-    ``ManagedTensor(...)`` takes what ``torch.Tensor(...)`` takes, and ``dtype=`` and ``requires_grad=``. It
+    ``ManagedTensor(...)`` takes the arguments of ``torch.Tensor(...)``, ``dtype=`` and ``requires_grad=``. It
     and the class methods give plain tensors. ``x.as_subclass(ManagedTensor)`` gives one that is moved to the
     device at its first use in an operator, and whose results are such tensors too; that costs a few
     microseconds an operator, which a plain managed tensor does not. A class derived from it does so too.
@@ -70,7 +70,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         """
         return placement.brought(x, _node_for(x, disperse))
 
-    # What an instance made by as_subclass has.
+    # Attributes of an instance made by as_subclass.
 
     @classmethod
     def __torch_function__(
@@ -93,11 +93,12 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         return tree_map(cls._marked, result)
 
     def cuda(self, device: Any = None, *, disperse: bool | None = None, **_: Any) -> Tensor:  # type: ignore[override]
-        """Returns it on the managed device, which is what the predecessor's users mean by ``cuda``.
+        """Returns it on the managed device, which the predecessor's users mean by ``cuda``.
 
         Args:
             device: ``1`` or ``"cuda:1"`` is the second node that computes.
-            disperse: choose the node as ``DeviceManager.find_device`` does; by default the thread's home.
+            disperse: choose the node as ``DeviceManager.find_device`` does; by default the thread's preferred
+                node.
 
         Raises:
             ValueError: there is no such node.
@@ -110,7 +111,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """As ``torch.Tensor.to``; ``cuda`` is the managed device, as in ``cuda``.
 
-        Where no device is named the result is of this class. What is sent to the CPU is a plain tensor.
+        Without a device the result is of this class. A tensor sent to the CPU becomes a plain tensor.
         """
         named = kwargs["device"] if "device" in kwargs else args[0] if args else None
         device = torch.device(named) if isinstance(named, (str, torch.device)) else None
@@ -149,7 +150,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
 
     @classmethod
     def _moved(cls, x: Any) -> Any:
-        """Moves what as_subclass made of a CPU tensor, in place unless a graph was recorded on it."""
+        """Moves as_subclass's result for a CPU tensor, in place unless a graph was recorded on it."""
         if not issubclass(type(x), ManagedTensor) or _C.is_managed(x.device):
             return x
         there = _put(x, DEVICE)
@@ -157,7 +158,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
 
 
 def _writes(name: str, kwargs: dict[str, Any]) -> bool:
-    """Whether a function writes its first argument: what is moved for it must not be a copy."""
+    """Whether a function writes its first argument: the moved operand must not be a copy then."""
     return name in _WRITERS or (name.endswith("_") and not name.endswith("__")) or "out" in kwargs
 
 
@@ -181,7 +182,7 @@ def _put(x: Tensor, device: str | torch.device) -> Tensor:
     return x
 
 
-# What only asks (x.shape), converts (x.cpu()), or reads the CPU's memory (x.numpy()).
+# Functions that only query (x.shape), convert (x.cpu()), or read the CPU's memory (x.numpy()).
 _NEED_NO_MOVE = frozenset(
     {"__get__", "__set__", "__delete__", "__repr__", "as_subclass", "cpu", "cuda", "to", "size"}
     | {"__len__", "__hash__", "dim", "ndimension", "numel", "nelement", "element_size", "stride", "type"}
@@ -196,7 +197,7 @@ _PLAIN_RESULTS = frozenset({*torch.overrides.get_default_nowrap_functions(), Ten
 
 
 def _node_for(x: Tensor, disperse: bool | None) -> str | None:
-    """The node that the manager finds for what is not on the device yet, where it is asked to."""
+    """The node that the manager finds for a tensor that is not on the device yet, if it is asked to."""
     from innkeeper.manager import manager
 
     if disperse is None or _C.is_managed(x.device):
@@ -230,7 +231,7 @@ def install() -> None:
         memory_format: torch.memory_format = torch.preserve_format,
     ) -> Tensor:
         if not _C.is_managed(self.device):
-            if isinstance(device, int):  # which would be a managed device: it is the accelerator
+            if isinstance(device, int):  # an int would be a managed device, but it means the accelerator
                 device = torch.device("cuda", device)
             return _tensor_cuda(self, device, non_blocking, memory_format=memory_format)
         there = placement.brought(self, device)

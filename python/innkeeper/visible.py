@@ -1,7 +1,7 @@
-"""What CUDA sees in this process, and what of it was chosen: the way from a UUID to an ordinal.
+"""The GPUs that CUDA sees in this process, and the chosen ones of them: the way from a UUID to an ordinal.
 
-``src/lease/shown.h`` does it, and says how. It sets environment variables as C does, which ``os.environ``
-does not see: here they are copied there.
+``src/lease/shown.h`` does it, and explains how. It sets environment variables in C, which ``os.environ`` does
+not see, so this module copies them there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _copy_variables() -> None:
 
 
 def show(uuids: list[str], lease: _C.Lease) -> _C.Shown:
-    """Adds a choice to what CUDA will see, for as long as its lease is held and until ``hide``."""
+    """Adds a choice to the GPUs that CUDA will see, until ``hide`` or the end of its lease."""
     with _lock:
         shown = _C.show_gpus(uuids, lease)
         _copy_variables()

@@ -1,5 +1,5 @@
-// What differs between the versions of PyTorch that are supported (2.11 to the newest), in one place.
-// Everything else in src/torch uses only what all of them have.
+// Differences between the supported versions of PyTorch (2.11 to the newest), in one place. All other code in
+// src/torch uses only features that these versions share.
 #pragma once
 
 #include <ATen/Context.h>
@@ -19,26 +19,27 @@
 
 #if !INNKEEPER_TORCH_AT_LEAST(2, 13)
 namespace innkeeper::torch_layer {
-// While there were named dimensions, the lists for autocast named them, without their namespace.
+// In versions with named dimensions, the lists for autocast use this name without its namespace.
 using at::DimnameList;
 }  // namespace innkeeper::torch_layer
 #endif
 
 namespace innkeeper::torch_layer::compat {
 
-// Ours among the kinds of what travels with a thread's work to other threads.
+// Kind of the thread context among the data that PyTorch carries with a thread's work to other threads.
 #if INNKEEPER_TORCH_AT_LEAST(2, 13)
 inline constexpr std::string_view kContextName = "INNKEEPER_THREAD_CONTEXT";
 inline constexpr c10::DebugInfoKind kContextKind(&kContextName);
-#else  // an enumeration with none for backends; this one is for PyTorch's own tests
+#else  // An enumeration that has no value for backends; this one is for PyTorch's own tests.
 inline constexpr auto kContextKind = c10::DebugInfoKind::TEST_INFO_2;
 #endif
 
-// Whether a packed sequence of equally long ones goes through oneDNN's LSTM on a CPU, as a padded one does.
+// Whether a packed sequence of equally long sequences goes through oneDNN's LSTM on a CPU, as a padded one
+// does.
 inline constexpr bool kPadsEquallyLong = INNKEEPER_TORCH_AT_LEAST(2, 13);
 
-// Makes `Hooks` answer for DeviceType::HPU. PyTorch asks the registry at the first use of the hooks and keeps
-// the answer, so this must come before any: afterwards it has no effect.
+// Makes `Hooks` answer for DeviceType::HPU. Requires: called before the first use of the hooks, because
+// PyTorch asks the registry only then and keeps the answer.
 template <class Hooks>
 void register_hpu_hooks() {
   at::HPUHooksRegistry()->Register(

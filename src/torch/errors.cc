@@ -7,9 +7,9 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// PyTorch's number of the error is CUDA's; ours stands in the message.
+// Error number of this file's exceptions. PyTorch's number is CUDA's; here the message holds the code.
 constexpr int32_t kNoNumber = -1;
-// Batch-size finders and retry loops know running out of memory by these words alone.
+// Batch-size finders and retry loops recognise an out-of-memory error by these words.
 constexpr std::string_view kWordsLookedFor = "CUDA out of memory.";
 
 [[noreturn]] void throw_accelerator_error(const std::string& line) {
@@ -28,10 +28,10 @@ void throw_out_of_memory_of_other_language() {
 
 void throw_out_of_memory(const std::string& line) {
   const bool has_them =
-      line.find(kWordsLookedFor) != std::string::npos;  // thrown on from within another operator
+      line.find(kWordsLookedFor) != std::string::npos;  // An inner operator's error is thrown on.
   TORCH_CHECK_WITH(OutOfMemoryError, false, line,
                    has_them ? "" : " (for what looks for these words: " + std::string(kWordsLookedFor) + ")");
-  std::abort();  // not reached
+  std::abort();  // Not reached.
 }
 
 void throw_status(const Status& status, std::string_view what) {
@@ -43,7 +43,7 @@ void throw_status(const Status& status, std::string_view what) {
     case Code::device_lost: throw_accelerator_error(line);
     default: TORCH_CHECK(false, line, " (", to_string(status.code()), ")"); break;
   }
-  std::abort();  // not reached: each check above throws
+  std::abort();  // Not reached: each check above throws.
 }
 
 bool names_its_device(const c10::AcceleratorError& error) { return error.get_error_code() == kNoNumber; }
@@ -52,7 +52,7 @@ void throw_no_memory(const Status& status) {
   if (status.code() == Code::device_failed || status.code() == Code::device_lost)
     throw_accelerator_error(status.message());
   TORCH_CHECK_WITH(OutOfMemoryError, false, status.message());
-  std::abort();  // not reached
+  std::abort();  // Not reached.
 }
 
 }  // namespace innkeeper::torch_layer

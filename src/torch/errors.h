@@ -1,4 +1,4 @@
-// Core's failures as PyTorch's exceptions: this is the edge.
+// Converts failures of core, which throws no exceptions, into PyTorch's exceptions.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -11,26 +11,27 @@
 
 namespace innkeeper::torch_layer {
 
-// out_of_memory: torch.OutOfMemoryError; invalid_argument: ValueError; a device that failed or is lost:
-// torch.AcceleratorError, as of plain CUDA, which is a RuntimeError; else RuntimeError. `what` is the
-// operator or the function of the public interface; empty where the message names what was wrong itself.
+// Throws by code. out_of_memory: torch.OutOfMemoryError. invalid_argument: ValueError. A failed or lost
+// device: torch.AcceleratorError, as with plain CUDA, which is a RuntimeError. Other codes: RuntimeError.
+// `what`: the operator or the function of the public interface; empty if the message itself names the faulty
+// setting.
 [[noreturn]] void throw_status(const Status& status, std::string_view what);
 
-// torch.OutOfMemoryError, with the words that libraries and scripts look for in it: accelerate, Lightning and
-// many a retry loop know running out of memory by CUDA's words, not by the exception's class.
+// torch.OutOfMemoryError with the words that libraries and scripts look for. accelerate, Lightning and many
+// retry loops recognise an out-of-memory error by CUDA's words, not by the exception's class.
 [[noreturn]] void throw_out_of_memory(const std::string& line);
 
-// For allocators, whose callers expect a failure to be want of memory: OutOfMemoryError for every failure but
-// that of a device, which had to make room. A caller that tries again after want of memory must not hide that
-// one.
+// For allocators, whose callers treat a failure as a lack of memory: OutOfMemoryError for every failure
+// except that of a device that had to free memory. A caller that retries after a lack of memory must not hide
+// a device's failure.
 [[noreturn]] void throw_no_memory(const Status& status);
 
-// Whether an exception is one of these, whose message says which device failed, and not one of PyTorch's.
+// Whether an exception was thrown by this file, so that its message names the device, and not by PyTorch.
 bool names_its_device(const c10::AcceleratorError& error);
 
-// A kernel that is written in another language may let want of memory out as that language's exception.
-// While one is in flight: throws the c10::OutOfMemoryError that it stands for, or returns. Null where there
-// is no such language.
+// A kernel written in another language may report a lack of memory by that language's exception. While such
+// an exception is in flight, the function throws the c10::OutOfMemoryError for which it stands, or returns.
+// Null if there is no such language.
 using ThrowOutOfMemory = void (*)();
 IK_EXPORT void set_throw_out_of_memory(ThrowOutOfMemory function);
 void throw_out_of_memory_of_other_language();

@@ -1,5 +1,5 @@
-// Precompiled for the torch layer's C++ tests and for tools/check_torch.sh, which compile files one by one:
-// PyTorch's headers take most of the compile time. Files include what they use all the same.
+// Precompiled header for the torch layer's C++ tests and for tools/check_torch.sh, which compile files one by
+// one: PyTorch's headers take most of the compile time. Each file still includes every header that it uses.
 #pragma once
 
 #include <ATen/ATen.h>

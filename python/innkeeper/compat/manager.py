@@ -1,4 +1,4 @@
-"""The file ``manager.py`` of the manager for NVIDIA cards: copied to a work folder, it can be imported.
+"""The file ``manager.py`` of the manager for NVIDIA GPUs: copied to a work directory, it can be imported.
 
 Its sample spells the class ``GPUManger`` once, so that name is there, too.
 """

@@ -1,13 +1,15 @@
 """The names of the package tensor-managed 0.1, so that programs written for it run on the managed device.
 
-``install()`` puts this module under the name ``managed`` where no such package is installed, and
-``run --managed`` does so by itself. What the names mean here, where it differs:
+``install()`` puts this module under the name ``managed`` if no such package is installed, and
+``run --managed`` calls it. Differences from the package:
 
-- Tensors move at their use, and what does not fit is evicted, so no program needs ``pin`` to train.
-- ``x.as_subclass(ManagedTensor)`` stays on the CPU among tensors of the CPU, and moves where it meets one
-  that is on the device. A pinned tensor is pinned to a node that computes, never to the CPU.
+- Tensors move when an operator uses them, and the engine evicts blocks that do not fit, so no program needs
+  ``pin`` to train.
+- ``x.as_subclass(ManagedTensor)`` stays on the CPU among tensors of the CPU, and moves when an operator uses
+  it together with a tensor on the device. A pinned tensor is pinned to a node that computes, never to the
+  CPU.
 - A ``DeviceManager`` is a view of the process's one manager: any two have the same settings.
-- ``find_device`` chooses by what nodes hold now, without chance.
+- ``find_device`` chooses by the bytes that nodes hold now, without chance.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ __all__ = ["HEUSRISTIC_FUNCTION", "USE_HEURISTIC", "ManagedModule", "ManagedTens
 
 
 def heuristic_size(size: int) -> int:
-    """The bytes that are counted for a tensor of ``size`` bytes: some more, for what is made from it."""
+    """The bytes that are counted for a tensor of ``size`` bytes: some more, for tensors computed from it."""
     return size + int(1.5 * size**0.5)
 
 
@@ -78,7 +80,7 @@ class DeviceManager:
                 setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        """What the package did not have: the process's manager's."""
+        """Attributes that the package did not have: those of the process's manager."""
         return getattr(manager(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -126,7 +128,7 @@ class DeviceManager:
         Args:
             space_estimate: bytes.
             disperse: True spreads: the device with most free memory. False packs: the one with least that
-                has room.
+                has enough.
 
         """
         for attempt in range(self.retry_limit + 1):
@@ -168,7 +170,7 @@ class DeviceManager:
         return self.find_device(self.size_estimate(obj), disperse=disperse)
 
     def cpu(self, *_: Any, **__: Any) -> torch.device:
-        """The CPU, which has room for everything that is there."""
+        """The CPU, which has memory for all its tensors."""
         return self.cpu_device
 
     def send(
@@ -207,7 +209,7 @@ class ManagedTensor(tensor.ManagedTensor):  # type: ignore[metaclass]
         if device is None and not _C.is_managed(self.device):
             device = device_manager.cuda(self, disperse=disperse)
         if device is not None and torch.device(device).type == "cpu":
-            device = None  # no device has room now: the engine makes some
+            device = None  # no device has free space now: the engine makes some
         return super().cuda(device, **options)
 
     @classmethod

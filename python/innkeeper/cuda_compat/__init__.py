@@ -1,13 +1,14 @@
 """Programs made for CUDA, run on managed devices: ``innkeeper run --managed script.py``.
 
-Nothing here is loaded by ``import innkeeper``. ``python -m innkeeper script.py`` (see ``innkeeper.launch``)
-starts Python with ``preload`` on its path, and so does every Python that the script starts. There PyTorch's
-import is followed by innkeeper's, which calls ``install`` at its end. From then on:
+``import innkeeper`` loads nothing of this package. ``python -m innkeeper script.py`` (see
+``innkeeper.launch``) starts Python with ``preload`` on its path, and so does every Python that the script
+starts. After PyTorch's import, ``preload`` imports innkeeper, which calls ``install`` at its end. From then
+on:
 
 - each node that computes has a device index: ``cuda:1`` is ``managed:1``, which prefers the second of them;
 - PyTorch reads and writes the managed device's name as ``cuda``, in C++ and in Python;
-- ``torch.cuda`` answers for the managed devices (``answers``), or says in one line what it cannot do
-  (``refusals``).
+- ``torch.cuda`` answers for the managed devices (``answers``), or raises an error of one line for a function
+  without a counterpart (``refusals``).
 
 All of this is for the whole process and is never undone.
 """

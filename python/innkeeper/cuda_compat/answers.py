@@ -1,4 +1,4 @@
-"""What ``torch.cuda`` answers.
+"""The answers of ``torch.cuda``.
 
 ``torch.managed``'s functions take the place of ``torch.cuda``'s, since ``cuda:i`` is ``managed:i``. As with
 CUDA, those that look at a device start the runtime first, and those that look whether there is one do not.
@@ -42,7 +42,7 @@ _OWN = """
     get_device_properties is_bf16_supported is_initialized is_tf32_supported memory_stats
     memory_stats_as_nested_dict _exchange_device _get_nvml_device_index _lazy_init _maybe_exchange_device
 """
-# What only tools of NVIDIA's hear.
+# Functions that act only on NVIDIA's tools.
 _NOTHING = ["start", "stop", "set_sync_debug_mode", "get_sync_debug_mode"]
 _MARKS = ["mark", "range_push", "range_pop", "range_start", "range_end"]
 
@@ -84,7 +84,7 @@ def _install_types() -> None:
 
 
 def do_nothing(*_: Any, **__: Any) -> int:
-    """Stands for what means nothing here."""
+    """Replaces functions that have no effect here."""
     return 0
 
 
@@ -153,11 +153,11 @@ class Stream(streams.Stream):
         return streams.Stream.create(device, priority, **identity)
 
 
-# What a device is.
+# Properties of a device.
 
 
 class Properties(NamedTuple):
-    """What scripts ask a card for. Of a simulated one, and of the host, the features are an A100's."""
+    """Properties that scripts ask of a GPU. A simulated one and the host have the features of an A100."""
 
     name: str
     total_memory: int
@@ -184,7 +184,7 @@ def _known(device: Any, otherwise: str) -> int:
 
 
 def get_device_properties(device: Any = None) -> Properties:
-    """The node's: its name, its budget, and of a card what it says of itself."""
+    """The node's name and budget, and a GPU's own properties."""
     _lazy_init()
     (node,) = nodes_of(_known(device, "Invalid device id"))
     if node.kind != "cuda":
@@ -195,18 +195,18 @@ def get_device_properties(device: Any = None) -> Properties:
 
 
 def get_device_name(device: Any = None) -> str:
-    """Such as ``"managed sim:0"``; a card says its own."""
+    """Such as ``"managed sim:0"``; a GPU has its own name."""
     return get_device_properties(device).name
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """(8, 0), or what the card says."""
+    """(8, 0), or a GPU's own capability."""
     said = get_device_properties(device)
     return said.major, said.minor
 
 
 def get_arch_list() -> list[str]:
-    """What kernels are built for: an A100 for simulated nodes and the host; for GPUs PyTorch's own list."""
+    """The kernels' architectures: an A100's for simulated nodes and the host, PyTorch's list for GPUs."""
     names = visible.nodes()
     if any(name.startswith("cuda") for name in names):
         return _arch_list_of_build()
@@ -220,7 +220,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Whether every node is a card that has TF32."""
+    """Whether every node is a GPU that has TF32."""
     return is_bf16_supported() and all(node.kind == "cuda" for node in computing_nodes())
 
 
@@ -245,7 +245,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
-    """The same with keys joined by dots; what there is not counts 0."""
+    """The same with keys joined by dots; missing values count as 0."""
     return _Zeros(memory.flattened(memory_stats_as_nested_dict(device)))
 
 

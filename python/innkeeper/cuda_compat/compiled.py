@@ -1,4 +1,4 @@
-"""``torch.compile``: Inductor would write kernels for a card, since tensors show themselves as there."""
+"""``torch.compile``: Inductor would write kernels for a GPU, since tensors show themselves as there."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _start_with_type(thread: threading.Thread) -> None:
     run = thread.run
 
     def run_with_type() -> None:
-        del thread.run  # or the thread would hold itself
+        del thread.run  # otherwise the thread would hold a reference to itself
         if "__new__" in Tensor.__dict__:
             torch.set_default_device("cuda")
         try:

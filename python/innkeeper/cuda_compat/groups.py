@@ -1,6 +1,6 @@
 """``torch.distributed`` in CUDA's words: ``init_process_group("nccl")`` means the managed device's backend.
 
-What a script then asks for ``"nccl"`` is told that it is there.
+A script's later queries for ``"nccl"`` find it available.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _translating(original: Callable[..., Any]) -> Callable[..., Any]:
             said.arguments["backend"] = translated(backend)
         device = said.arguments.get("device_id")
         if isinstance(device, int) or (isinstance(device, torch.device) and _C.is_managed(device)):
-            said.arguments["device_id"] = None  # a process has one device, whatever its number
+            said.arguments["device_id"] = None  # a process has only one device
         if "device_ids" in said.arguments:  # barrier's, for NCCL
             said.arguments["device_ids"] = None
         return original(*said.args, **said.kwargs)

@@ -78,7 +78,8 @@ def lazy_init() -> None:
     if visible.hidden():
         raise RuntimeError("No CUDA GPUs are available")
     with torch.cuda._initialization_lock:
-        if _initialized or _runs_queue:  # by another thread meanwhile, or by a queued call of this one
+        # Another thread did it meanwhile, or a queued call of this thread is running.
+        if _initialized or _runs_queue:
             return
         _C.start()
         visible.keep_visible()
@@ -92,7 +93,7 @@ def lazy_init() -> None:
 
 
 def _run_queued_calls() -> None:
-    """Runs what ``torch.cuda._lazy_call`` has queued, and what is queued meanwhile; seeds come last."""
+    """Runs the calls that ``torch.cuda._lazy_call`` queued, also while they run; seeds come last."""
     cuda: Any = torch.cuda
     seeds = (call for call in cuda._lazy_seed_tracker.get_calls() if call)
     for call, where in itertools.chain(cuda._queued_calls, seeds):

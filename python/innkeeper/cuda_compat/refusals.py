@@ -1,4 +1,4 @@
-"""What cannot be mapped: it says so in one line, with the script's own."""
+"""Functions that cannot be mapped: they say so in one line, with the script's own line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Refused(type):
 
 
 def refused(name: str, reason: str) -> type:
-    """What stands for a name that cannot be mapped."""
+    """The replacement of a name that cannot be mapped."""
     return _Refused(name, (), {"reason": reason})
 
 

@@ -68,7 +68,7 @@ def _data_ptr(self: Tensor) -> int:
 
 def _pinning(original: Callable[..., Any]) -> Callable[..., Any]:
     def pinned(self: Tensor, device: Any = None) -> Any:
-        return original(self)  # for whichever accelerator there is
+        return original(self)  # pinned for the present accelerator
 
     return pinned
 

@@ -16,7 +16,7 @@ _used = False  # The program has used a device.
 def hidden() -> bool:
     """Whether ``CUDA_VISIBLE_DEVICES`` hides every device, as programs that force the CPU do.
 
-    As with CUDA, what it says after the first use of a device has no effect.
+    As with CUDA, a change of the variable after the first use of a device has no effect.
     """
     said = os.environ.get("CUDA_VISIBLE_DEVICES")
     if _used or said is None or _C.expected_nodes(visible_gpus()):

@@ -1,4 +1,4 @@
-"""What a choice means to each framework, one file each. One that the program has not imported is left alone.
+"""The effect of a choice on each framework, one file each. A framework that is not imported is left alone.
 
 Each has ``prepare(choice)``, called when the choice was made, ``enter(choice, stack)``, called at ``with``,
 and may have ``forget(choice)``, called when it ends.

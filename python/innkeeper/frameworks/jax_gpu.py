@@ -21,7 +21,7 @@ _limiting: list[Choice] = []
 
 
 def prepare(choice: Choice) -> None:
-    """Limits what JAX takes to the lease, at its start or as needed. What the program has set stays."""
+    """Limits JAX's memory to the lease, at its start or as needed. Settings of the program stay."""
     if choice.memory is not None:
         _limiting.append(choice)
         _limit()
@@ -35,7 +35,7 @@ def forget(choice: Choice) -> None:
 
 
 def _limit() -> None:
-    # One part serves all of JAX's GPUs: the least of what all choices of a GPU were promised of it together.
+    # One part serves all of JAX's GPUs: the least sum of the bytes promised to all choices of one GPU.
     with visible._lock:
         held = [choice for choice in _limiting if choice.lease.held]
         parts = []

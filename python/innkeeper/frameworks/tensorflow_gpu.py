@@ -25,10 +25,10 @@ _live: list[Choice] = []
 
 
 def prepare(choice: Choice) -> None:
-    """Soft placement, and memory that grows, by what TensorFlow reads when it starts CUDA.
+    """Soft placement, and memory that grows, by settings that TensorFlow reads when it starts CUDA.
 
-    Its devices are not asked for: that starts CUDA with the GPUs that are shown now, and the program may
-    choose others before its session.
+    It does not ask for TensorFlow's devices: that starts CUDA with the GPUs that are shown now, and the
+    program may choose others before its session.
     """
     _tensorflow().config.set_soft_device_placement(True)
     _live.append(choice)
@@ -48,10 +48,10 @@ def _let_grow() -> None:
 
 
 def limit() -> None:
-    """Limits TensorFlow on each GPU to what the choices of it were promised together, where they say a size.
+    """Limits TensorFlow on each GPU to the bytes promised to all choices of it together, if they name a size.
 
-    Asks for TensorFlow's devices, which starts CUDA. Where TensorFlow has started, or the program has
-    configured a device itself, that stays.
+    Asks for TensorFlow's devices, which starts CUDA. If TensorFlow has started, or the program has configured
+    a device itself, that configuration stays.
     """
     tf = _tensorflow()
     limited = [choice for choice in _live if choice.memory is not None]
@@ -103,7 +103,8 @@ def new_session(base: Any = None) -> Any:
 def like(session: Any) -> Any:
     """The session itself if it places softly and grows; else another on its graph that does.
 
-    TensorFlow lets nobody change a session. Variables are a session's own, so they are initialized again.
+    TensorFlow does not allow changes to a session. Variables belong to a session, so the new session
+    initializes them again.
     """
     config = getattr(session, "_config", None)
     if config is not None and config.allow_soft_placement and config.gpu_options.allow_growth:

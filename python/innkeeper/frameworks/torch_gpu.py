@@ -1,6 +1,6 @@
 """PyTorch: the current device, and its caching allocator's limit. Nothing here starts CUDA without need.
 
-What would start it is put off until the program does, by the queue that ``torch.cuda.manual_seed`` uses, too.
+Calls that would start it wait until the program starts it, in the queue that ``torch.cuda.manual_seed`` uses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from innkeeper.choice import Choice
 
 allocator_bytes = _C.allocator_bytes
-"""What a framework's allocator may have of a lease of so many bytes: the CUDA context has the rest."""
+"""Bytes of a lease that a framework's allocator may have; the CUDA context has the rest."""
 
 _limiting: list[Choice] = []
 _lock = threading.RLock()  # so that the limit that is set last knows all of them
@@ -28,7 +28,7 @@ def _usable() -> bool:
 
 
 def prepare(choice: Choice) -> None:
-    """Limits PyTorch's memory on each GPU to what was leased, or takes it, at once or when CUDA starts."""
+    """Limits PyTorch's memory on each GPU to the leased bytes, or takes them, at once or when CUDA starts."""
     if choice.memory is None or choice.simulated or not _usable():
         return
     _limiting.append(choice)
@@ -44,7 +44,7 @@ def prepare(choice: Choice) -> None:
 
 
 def _limit(uuid: str, ordinal: int) -> None:
-    # The allocator has one limit for each GPU, so it is what all choices of that GPU were promised together.
+    # The allocator has one limit for each GPU, so it is the sum of the bytes promised to that GPU's choices.
     with _lock:
         promised = sum(each.memory or 0 for each in _limiting if uuid in each.uuids and each.lease.held)
         total = torch.cuda.get_device_properties(ordinal).total_memory
@@ -53,7 +53,7 @@ def _limit(uuid: str, ordinal: int) -> None:
 
 
 def _take(nbytes: int, ordinal: int) -> None:
-    # What was allocated and freed stays with the caching allocator.
+    # Memory that was allocated and freed stays with the caching allocator.
     more = nbytes - torch.cuda.memory_reserved(ordinal)
     if more > 0:
         torch.cuda.caching_allocator_delete(torch.cuda.caching_allocator_alloc(more, ordinal))
@@ -89,6 +89,6 @@ def forget(choice: Choice) -> None:
     for uuid in choice.uuids:
         try:
             (ordinal,) = visible.ordinals([uuid])
-        except RuntimeError:  # the card is lost, or CUDA was started with another one
+        except RuntimeError:  # the GPU is lost, or CUDA was started with another one
             continue
         _limit(uuid, ordinal)

@@ -1,16 +1,16 @@
 """``torch.compile`` with Inductor on ``managed``.
 
-Where the host or simulated accelerators compute, the kernels are those that Inductor writes for the CPU,
-where cards compute those that it writes for Triton. Each runs as an operator (``innkeeper::compiled`` of
-``kernel``, ``innkeeper::launched`` of ``launch``): its operands are made resident, it runs where the engine
-places it, and lets go; so a compiled model need not fit any node. What Inductor leaves to PyTorch's kernels
-(matrix products, convolutions) are operators as ever.
+If the host or simulated accelerators compute, the kernels are those that Inductor writes for the CPU; if
+GPUs compute, those that it writes for Triton. Each runs as an operator (``innkeeper::compiled`` of
+``kernel``, ``innkeeper::launched`` of ``launch``): the engine makes its operands resident, chooses its node,
+and releases them afterwards. So a compiled model need not fit any node. Computations that Inductor leaves to
+PyTorch's kernels (matrix products, convolutions) are ordinary operators.
 
-Inductor decides by a device's type in a hundred places, and no device can join them. So the graphs that it is
-given (``labels``) say ``cpu:1`` where the program says ``managed``: of the CPU's type for Inductor, and still
-told from the program's own CPU tensors; where cards compute, the first of them. What it then writes
-(``codegen``) says managed again, and enters its kernels by the operator. Its configuration is left alone;
-other devices compile as without us.
+Inductor decides by a device's type in a hundred places, and no device can join them. So the graphs that it
+gets (``labels``) say ``cpu:1`` where the program says ``managed``. For Inductor this has the CPU's type, and
+it still differs from the program's own CPU tensors. If GPUs compute, the label is the first of them.
+Inductor's output (``codegen``) says managed again, and calls its kernels by the operator. Its configuration
+is not changed; other devices compile as without Innkeeper.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What Inductor writes for ``managed``: its kernels for the label's device, entered as operators are.
+"""Inductor's output for ``managed``: its kernels for the label's device, called as operators.
 
-Inductor finds who schedules and who writes by a device's type. For the label's these are asked now; they
-answer with ours while a graph of ours is compiled, and with Inductor's own at all other times.
+Inductor finds its scheduler and its code generator by a device's type. For the label's type it finds those
+of this module. They act while a graph for ``managed`` is compiled, and pass on to Inductor's own at all other
+times.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Scheduling(CppScheduling):
 
 
 def _entry(types: list[str]) -> str:
-    """C++ for a kernel's entry, by its arguments' types: the operator gives what is read first."""
+    """C++ for a kernel's entry, by its arguments' types: the operator passes read tensors first."""
     kinds = "".join(_kind(each) for each in types)
     read, written, size = 0, kinds.count(kernel.READ), 0
     arguments = []
@@ -125,10 +126,10 @@ _TRITONS = "async_compile.triton("
 
 
 class _Ways:
-    """How our modules differ from Inductor's: they say managed where the graph has the label."""
+    """Difference from Inductor's modules: these say managed where the graph has the label."""
 
     def define_kernel(self, kernel_name: str, kernel_body: str, *rest: Any, **options: Any) -> None:
-        """What the module calls is the operator."""
+        """Makes the module call the operator instead of the kernel."""
         if kernel.ENTRY in kernel_body:
             kernel_body = f"{kernel.compiled_kernel.__name__}({kernel_body.rstrip()})"
         elif kernel_body.startswith(_TRITONS):
@@ -147,7 +148,7 @@ class _Ways:
         """None: each operator runs where it is placed."""
 
     def codegen_device_guard_exit(self) -> None:
-        """None was entered; but what trims the module's end stops at this line."""
+        """No guard was entered, but the code that trims the module's end stops at this line."""
         self.writeline("pass")  # type: ignore[attr-defined]
 
     def make_allocation(self, name: str, device: torch.device, *rest: Any, **options: Any) -> str:
@@ -163,11 +164,11 @@ def _said(value: Any) -> Any:
     return MANAGED if isinstance(value, torch.device) and value == _label.get() else value
 
 
-_VIEW = re.compile(r"reinterpret_tensor\((\w+),.*")  # of a buffer
+_VIEW = re.compile(r"reinterpret_tensor\((\w+),.*")  # call that makes a view of a buffer
 
 
 def _read_alone(call_args: Iterable[Any]) -> tuple[int, ...]:
-    """Where among a kernel's arguments buffers stand that what is scheduled now only reads."""
+    """Positions, among a kernel's arguments, of the buffers that the scheduled node only reads."""
     scheduled = V.graph.scheduler.current_node
     if scheduled is None:
         return ()
@@ -194,7 +195,7 @@ class PythonWrapper(_Ways, PythonWrapperCodegen):
         return SubgraphPythonWrapper(subgraph_name, parent_wrapper, partition_signatures)
 
     def write_header(self) -> None:
-        """Names what stands for our kernels."""
+        """Imports the replacements of the kernels."""
         super().write_header()
         for module, name in ((kernel, kernel.compiled_kernel), (launch, launch.launched_kernel)):
             self.imports.writeline(f"from {module.__name__} import {name.__name__}")

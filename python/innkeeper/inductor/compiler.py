@@ -22,13 +22,13 @@ log = logging.getLogger("innkeeper")
 
 def _settings(label: torch.device) -> dict[str, Any]:
     return {
-        "freezing": False,  # it reads parameters when it compiles
-        "cpp_wrapper": False,  # it would enter kernels by their addresses,
-        "triton.multi_kernel": 0,  # as would what chooses among several,
-        "triton.autotune_at_compile_time": False,  # tries them on tensors of its own,
-        "profile_bandwidth": False,  # or finds its callers by their frames
-        # Of AOTInductor's packages alone, and in every key of Inductor's caches: a graph is told from the
-        # same one of the label's own device, and of managed on a machine with other nodes.
+        "freezing": False,  # freezing reads parameters at compile time
+        "cpp_wrapper": False,  # the wrapper calls kernels by their addresses
+        "triton.multi_kernel": 0,  # the choice among several kernels calls them by address, too
+        "triton.autotune_at_compile_time": False,  # autotuning runs kernels on its own tensors
+        "profile_bandwidth": False,  # profiling finds a kernel's callers by their frames
+        # Used only by AOTInductor's packages, but part of every key of Inductor's caches. It separates a
+        # graph from the same graph of the label's own device, and of managed on a machine with other nodes.
         "aot_inductor.metadata": {"managed": str(label)},
     }
 
@@ -39,7 +39,7 @@ def is_ours(graph: fx.GraphModule) -> bool:
 
 
 def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any], settings: dict[str, Any]) -> Any:
-    """What stands for a graph of Dynamo's. Its forward and its backward are compiled each."""
+    """The replacement of a graph of Dynamo's. Its forward and its backward are compiled each."""
     label, why = _label()
     if others := labels.other_devices(graph):
         label, why = None, f"it has tensors on {', '.join(sorted(others))} beside managed ones"
@@ -63,7 +63,7 @@ def _compile(graph: fx.GraphModule, inputs: Sequence[Any], *, label: torch.devic
 
 
 def _label() -> tuple[torch.device | None, str]:
-    """What stands for managed in graphs: a device whose kernels all nodes that compute run. Else why not."""
+    """The label of managed in graphs: a device whose kernels all computing nodes run. Else the reason."""
     cards = labels.cards()
     if not cards:
         return labels.HOSTS, ""
@@ -81,7 +81,7 @@ def _tell(graph: fx.GraphModule, why: str) -> None:
 
 
 class _Uncompiled:
-    """The graph itself, called as what Inductor makes is."""
+    """The graph itself, with the calling convention of Inductor's output."""
 
     _boxed_call = True
 

@@ -1,4 +1,4 @@
-"""A kernel that Inductor wrote, as an operator: what the modules that it writes import."""
+"""A kernel that Inductor wrote, as an operator. Modules that Inductor writes import this one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch._inductor.codecache import LambdaFuture
 import torch
 from innkeeper import _C  # noqa: F401 - it defines the operator
 
-ENTRY = "innkeeper_kernel"  # of type CompiledKernel (src/torch/kernels/compiled.h)
+ENTRY = "innkeeper_kernel"  # a CompiledKernel (src/torch/kernels/compiled.h)
 KINDS = "innkeeper_kernel_arguments"  # a letter for each argument, in the kernel's order:
 READ, WRITTEN, SIZE, NUMBER = "rwsn"
 
 
 def compiled_kernel(compiled: Any) -> Any:
-    """What stands for the kernel: a callable, or a future of one while the compiler is at work."""
+    """The kernel's replacement: a callable, or a future of one while the compiler runs."""
     if isinstance(compiled, LambdaFuture):
         return LambdaFuture(lambda: _operator(compiled.result()), future=compiled.future)
     return _operator(compiled)

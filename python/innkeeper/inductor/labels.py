@@ -78,11 +78,12 @@ def labelled(graph: fx.GraphModule, label: torch.device) -> fx.GraphModule:
     return made
 
 
-_VALUES = ("val", "eager_input_vals")  # of a node's result, and of what a graph in the graph is given
+# Meta entries of a node's result, and of the operands of a graph within the graph.
+_VALUES = ("val", "eager_input_vals")
 
 
 def _bring_operands(node: fx.Node, label: torch.device) -> None:
-    """Copies a CPU tensor that stands beside managed ones there first, as cards do with numbers and indices.
+    """Copies a CPU tensor that stands beside managed ones there first, as GPUs do with numbers and indices.
 
     Of two devices of one type PyTorch takes the first for a result where both operands are numbers.
     """

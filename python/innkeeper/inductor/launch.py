@@ -1,7 +1,7 @@
-"""A kernel that Inductor wrote for Triton, as an operator: what the modules that it writes import.
+"""A kernel that Inductor wrote for Triton, as an operator. Modules that Inductor writes import this one.
 
 The operator, ``innkeeper::launched(Tensor[] read, Tensor(a!)[] written) -> ()``, is Triton's own launch over
-the real tensors of the card that was chosen, on that card's stream.
+the real tensors of the chosen GPU, on that GPU's stream.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import torch
 from innkeeper.inductor import labels
 from torch import Tensor
 
-_PROPERTIES = re.compile(r"DeviceProperties\([^()]*\)")  # as a source spells the card that it is written for
+_PROPERTIES = re.compile(r"DeviceProperties\([^()]*\)")  # the target GPU in a kernel's source
 _calls = threading.local()  # .now: the kernel that this thread launches, and its arguments
 
 
 def launched_kernel(compiler: Any, name: str, source: str, device_str: str) -> Any:
-    """What stands for the kernel: a callable, or a future of one while the compiler is at work.
+    """The kernel's replacement: a callable, or a future of one while the compiler runs.
 
     Args:
         compiler: Inductor's ``AsyncCompile``.
         name: Of the kernel.
-        source: In Python, with the card that it is written for.
-        device_str: That card's type.
+        source: In Python, with the GPU for which it is written.
+        device_str: That GPU's type.
 
     Returns:
-        What has ``run``, or a future of it.
+        An object with ``run``, or a future of one.
 
     """
     first = compiler.triton(name, source, device_str=device_str)
@@ -47,7 +47,7 @@ def launched_kernel(compiler: Any, name: str, source: str, device_str: str) -> A
 
 
 class _Launched:
-    """Launches a kernel. Cards of a machine may differ, and launchers are one's: each card has its form."""
+    """Launches a kernel. GPUs of a machine may differ, and a launcher fits one: each GPU has its own form."""
 
     def __init__(self, compiler: Any, source: str, first: Any) -> None:
         self._compile, self._source = compiler, source
@@ -59,7 +59,7 @@ class _Launched:
     def run(self, *arguments: Any, read: Sequence[int], stream: int) -> None:
         """Launches it on managed tensors; ``read``: where those stand that it does not write.
 
-        ``stream`` is that of the card that the module was written for: another may be chosen.
+        ``stream`` is that of the GPU that the module was written for: another may be chosen.
         """
         kept = [i for i, each in enumerate(arguments) if isinstance(each, Tensor)]
         _calls.now = self, kept, read, arguments
@@ -78,14 +78,14 @@ class _Launched:
             _calls.now = None
 
     def launch(self, card: int, arguments: Sequence[Any], written: Sequence[Tensor]) -> None:
-        """Launches it over a card's own tensors. The card is the current one."""
+        """Launches it over a GPU's own tensors. The GPU is the current one."""
         form = self._forms.get(card) or self._forms.setdefault(card, self._form_of(card))
         if len(form.launchers) > 1 and not self._may_be_timed(card, written):
             form.launchers = form.launchers[:1]
         form.run(*arguments, stream=self._interface.get_raw_stream(card))
 
     def _may_be_timed(self, card: int, written: Sequence[Tensor]) -> bool:
-        """Whether there is room for timing its launchers: asked before any operand is written."""
+        """Whether there is free space for timing its launchers. Called before any operand is written."""
         cache = getattr(self._interface.get_device_properties(card), "L2_cache_size", 0)
         try:
             torch.empty(

@@ -22,7 +22,8 @@ from innkeeper import _C, launch
 from innkeeper._names import DEVICE
 from innkeeper.integrations import imports
 
-ACCELERATE_DEVICE = "ACCELERATE_TORCH_DEVICE"  # of accelerate, and so of transformers' Trainer, TRL
+# accelerate's setting, which transformers' Trainer and TRL also follow
+ACCELERATE_DEVICE = "ACCELERATE_TORCH_DEVICE"
 
 _SWITCH = "INNKEEPER_LIBRARIES"
 _SETTINGS = {ACCELERATE_DEVICE: DEVICE}
@@ -41,7 +42,7 @@ _ADAPTERS = {
 # cuda.
 _NEED_MORE = {"triton", "transformers.modeling_utils"}
 _BY_SCRIPT = "run the script by innkeeper run --managed"
-# Who calls modules, by the beginning of the caller's name, and what to write there.
+# Callers of modules, by the beginning of the caller's name, with the code to write there.
 _CALLERS = {
     "transformers.pipelines.": f"pipeline(..., device='{DEVICE}')",
     "transformers.trainer": f"os.environ['{ACCELERATE_DEVICE}'] = '{DEVICE}'",
@@ -66,7 +67,7 @@ def prepare() -> None:
 
 
 def _change(on: bool, name: str) -> imports.Adapt | None:
-    """What is to be done with a module once it is there: its adapter's, and with the first the settings."""
+    """The change to a module after its import: its adapter's, and with the first module the settings."""
     adapter = _ADAPTERS.get(name.partition(".")[0]) if on else None
     adapt = None if adapter is None else _after(adapter).get(name)
     if name not in _PACKAGES:

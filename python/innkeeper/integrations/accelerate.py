@@ -1,8 +1,9 @@
 """accelerate: half precision on the managed device, device maps, several processes, and exact resuming.
 
-What it would need itself: ``"managed"`` in the list of ``Accelerator.__init__`` (``supported_device``), a
-branch in ``get_grad_scaler``, and ``torch.accelerator`` where it asks each vendor's module in turn: in
-``get_max_memory``, and in ``PartialState._prepare_backend``, without which each process trains alone.
+To support the device itself, accelerate would need ``"managed"`` in the list of ``Accelerator.__init__``
+(``supported_device``) and a branch in ``get_grad_scaler``. It would also need ``torch.accelerator`` where it
+asks each vendor's module in turn: in ``get_max_memory``, and in ``PartialState._prepare_backend``, without
+which each process trains alone.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from innkeeper.integrations.imports import add_to_lists, replace, replace_method
 
 
 def chosen() -> bool:
-    """Whether accelerate, and what asks it, is to use the managed device."""
+    """Whether accelerate, and the libraries that ask it, must use the managed device."""
     return os.environ.get(ACCELERATE_DEVICE) == DEVICE
 
 
 def room() -> int:
-    """What tensors may take in memory, on all nodes together."""
+    """Bytes of memory for tensors, on all nodes together."""
     return sum(int(node.budget) for node in _C.nodes() if node.kind != "disk")
 
 
@@ -70,7 +71,7 @@ def load_stream(folder: Any, process: int) -> None:
 
 
 def _and_stream(folder: str, with_stream: Any) -> Any:
-    """Of a function that saves or loads in a folder: one that does so with the stream, too."""
+    """Makes a function that saves or loads in a directory do so with the random stream, too."""
 
     def make(own: Any) -> Any:
         signature = inspect.signature(own)
@@ -88,7 +89,7 @@ def _and_stream(folder: str, with_stream: Any) -> Any:
 
 
 def _keeps_to_cpu(own: Any) -> Any:
-    """Who asks for the CPU has it: the setting, which goes before ``cpu=True``, is ours and not his."""
+    """Gives the CPU to a caller that asks for it: Innkeeper's setting would override ``cpu=True``."""
 
     @functools.wraps(own)
     def __init__(self: Any, cpu: bool = False, **others: Any) -> None:
@@ -105,7 +106,7 @@ def _keeps_to_cpu(own: Any) -> Any:
 
 
 def _together(state: ModuleType) -> Any:
-    """Of the processes that torchrun or ``accelerate launch`` starts: one group, over our backend.
+    """Makes one group, over Innkeeper's backend, of the processes of torchrun or ``accelerate launch``.
 
     It is the kind of group that accelerate has for CPUs: one device for each process, without an index.
     """

@@ -1,6 +1,6 @@
-"""For CuPy and Numba: who gives them a managed tensor is told what gives them its memory.
+"""For CuPy and Numba: their errors about a managed tensor name the call that returns its memory.
 
-Both ask for CUDA's array interface, and what has none CuPy takes for NumPy's, and Numba for no array.
+Both ask for CUDA's array interface. CuPy passes an object without it on to NumPy, and Numba rejects it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""CuPy: ``cupy.asarray(x)`` and the like say what gives CuPy a managed tensor's memory.
+"""CuPy: ``cupy.asarray(x)`` and similar calls name the call that gives CuPy a managed tensor's memory.
 
-What it would need itself: to say which object it was, with the reason that its ``AttributeError`` gives,
-before it goes on to NumPy's interface (``cupy/_core/core.pyx``).
+To do so itself, CuPy would need to name the object, with the reason in its ``AttributeError``, before it
+falls back to NumPy's interface (``cupy/_core/core.pyx``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is to be done once a module of a library has been imported, or at once if it has been."""
+"""Changes to modules of libraries, made after their import, or at once if they are imported already."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Adapt = Callable[[ModuleType], None]
 
 
 def after_import(wanted: Callable[[str], Adapt | None]) -> None:
-    """Has modules changed right after their code has run, those that are there at once.
+    """Changes modules right after their code has run, and modules that are imported already at once.
 
     Args:
-        wanted: what is to be called with the module of a name, if anything is. It is asked for each module
-            that is imported, and when somebody only wants to know whether there is such a module.
+        wanted: returns the function to call with the module of a name, or None. It is called for each module
+            that is imported, and also for a mere query whether there is such a module.
 
     """
     for name in list(sys.modules):
@@ -71,7 +71,7 @@ class _Loader(Loader):
 
 
 def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
-    """Puts ``make(what stands there)`` in its place, there and in every module that took it from there.
+    """Replaces ``name`` by ``make`` of its value, there and in every module that imported it from there.
 
     A library that has no such name (another version) stays as it is.
     """
@@ -85,7 +85,7 @@ def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
 
 
 def replace_method(module: ModuleType, path: str, make: Callable[[Any], Any]) -> None:
-    """The same for ``"Class.method"``. ``make`` is given what stands in the class, as it stands there."""
+    """The same for ``"Class.method"``. ``make`` gets the class's attribute, unbound."""
     owner, name, own = _method(module, path)
     if own is not None:
         setattr(owner, name, make(own))
@@ -94,7 +94,7 @@ def replace_method(module: ModuleType, path: str, make: Callable[[Any], Any]) ->
 def add_to_lists(module: ModuleType, path: str, device: str, beside: str = "xpu") -> None:
     """Adds a device's type to the constant tuples in the code of ``"Class.method"`` that list ``beside``."""
     _, _, own = _method(module, path)
-    function = getattr(own, "__func__", own)  # of a static method
+    function = getattr(own, "__func__", own)  # the function of a static method
     code = getattr(function, "__code__", None)
     if code is None:
         return
@@ -109,7 +109,7 @@ def add_to_lists(module: ModuleType, path: str, device: str, beside: str = "xpu"
 
 
 def _method(module: ModuleType, path: str) -> tuple[Any, str, Any]:
-    """The class, the method's name and what stands there; None where a version has none."""
+    """The class, the method's name and the class's attribute; None if a version has none."""
     owner_name, _, name = path.partition(".")
     owner = getattr(module, owner_name, None)
     return owner, name, None if owner is None else inspect.getattr_static(owner, name, None)

@@ -1,6 +1,6 @@
 """Lightning: Trainer and Fabric on the managed device, by ``accelerator="auto"`` and by its name.
 
-What it would need itself:
+To support the device itself, Lightning would need:
 
 - an accelerator and a ``SingleDeviceStrategy`` for ``torch.accelerator``'s device, in its registries;
 - that device in ``_choose_auto_accelerator`` of both connectors, which ask CUDA, MPS and XLA only;
@@ -24,12 +24,12 @@ from innkeeper import managed_device
 from innkeeper._names import DEVICE
 from innkeeper.integrations.imports import Adapt, add_to_lists, replace, replace_method
 
-STRATEGY = f"single_{DEVICE}"  # as Lightning's own "single_device", which is the CPU
+STRATEGY = f"single_{DEVICE}"  # named like Lightning's own "single_device", which is the CPU
 _RANDOM = f"torch.{DEVICE}"
 
 
 class Managed:
-    """What an accelerator of Lightning's has to answer, for either of its two base classes."""
+    """The methods of an accelerator of Lightning's, for either of its two base classes."""
 
     def setup_device(self, device: torch.device) -> None:
         """Refuses another device, as Lightning's own accelerators do."""
@@ -41,12 +41,12 @@ class Managed:
         managed_device.empty_cache()
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:
-        """What DeviceStatsMonitor logs."""
+        """The figures that DeviceStatsMonitor logs."""
         return managed_device.memory_stats(device)
 
     @staticmethod
     def parse_devices(devices: Any) -> int:
-        """How many processes: each has one managed device, with all cards that it may use."""
+        """Number of processes: each has one managed device, with all GPUs that it may use."""
         if isinstance(devices, str):
             listed = [int(one) for one in devices.split(",") if one.strip()]
             devices = listed if "," in devices or not listed else listed[0]
@@ -66,12 +66,12 @@ class Managed:
 
     @staticmethod
     def auto_device_count() -> int:
-        """One process, however many cards there are."""
+        """One process, for any number of GPUs."""
         return 1
 
     @staticmethod
     def is_available() -> bool:
-        """Always: the host computes where there is no card."""
+        """Always: the host computes if there is no GPU."""
         return managed_device.is_available()
 
     @staticmethod
@@ -86,7 +86,8 @@ def _register_accelerator(registry: str) -> Adapt:
         if base is None or choices is None or DEVICE in choices:
             return
         made = type("ManagedAccelerator", (Managed, base), {"__module__": accelerators.__name__})
-        setattr(accelerators, made.__name__, made)  # where pickle looks for it: spawned processes are sent it
+        # Pickle looks for it there, since spawned processes receive it.
+        setattr(accelerators, made.__name__, made)
         choices.register(DEVICE, made, description=made.__name__)
 
     return adapt
@@ -108,7 +109,7 @@ def _auto(own: Any) -> Any:
         strategy = getattr(self, "_strategy_flag", "auto")
         named = getattr(strategy, "_root_device", None)  # a strategy for one device, made by the script
         elsewhere = strategy == "single_device" or (named is not None and named.type != DEVICE)
-        # Bound as what it is: static, and in versions up to 2.3 not.
+        # Bound in the original's way: as a static method, but not in versions up to 2.3.
         return own.__get__(self, type(self))() if elsewhere else DEVICE
 
     return _choose_auto_accelerator
@@ -185,7 +186,7 @@ def _set_random(own: Any) -> Any:
 
 
 def _adapt_seed(seed: ModuleType) -> None:
-    # What Trainer computes for a check before training draws nothing from the training's stream.
+    # Trainer's check before training must draw no number from the training's stream.
     if hasattr(seed, "_collect_rng_states") and hasattr(seed, "_set_rng_states"):
         replace(seed, "_collect_rng_states", _collect_random)
         replace(seed, "_set_rng_states", _set_random)

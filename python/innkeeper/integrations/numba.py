@@ -1,6 +1,6 @@
-"""Numba: ``numba.cuda.as_cuda_array(x)`` and ``to_device`` say what gives Numba a managed tensor's memory.
+"""Numba: ``numba.cuda.as_cuda_array(x)`` and ``to_device`` name the call that gives Numba x's memory.
 
-What it would need itself: the reason that the object's ``AttributeError`` gives, in the error of
+To do so itself, Numba would need the reason in the object's ``AttributeError`` in its own error of
 ``as_cuda_array`` (``numba/cuda/api.py``).
 """
 

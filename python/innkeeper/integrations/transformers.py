@@ -1,10 +1,11 @@
 """transformers: Trainer's bf16 and tf32, pipelines, and the caches of generation, on the managed device.
 
-What it would need itself: ``torch.accelerator`` in ``is_torch_bf16_gpu_available`` and
-``is_torch_tf32_available`` (``utils/import_utils.py``), in ``Pipeline.__init__`` where a number becomes a
-device, in ``Cache.update`` where streams are CUDA's, and in continuous batching's
-``get_device_and_memory_breakdown``, which takes the machine's memory for the device's; and no less than
-zero in ``caching_allocator_warmup`` (``modeling_utils.py``) where a device has less than it leaves free.
+To support the device itself, transformers would need ``torch.accelerator`` in these functions:
+``is_torch_bf16_gpu_available`` and ``is_torch_tf32_available`` (``utils/import_utils.py``),
+``Pipeline.__init__`` where a number becomes a device, ``Cache.update`` where streams are CUDA's, and
+continuous batching's ``get_device_and_memory_breakdown``, which takes the machine's memory for the device's.
+``caching_allocator_warmup`` (``modeling_utils.py``) would need no less than zero for a device that has less
+memory than the function leaves free.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _adapt_batching(utils: ModuleType) -> None:
 
 
 def _with_host(own: Any) -> Any:
-    """What is not asked for by number is made for the cards; what is may be larger, since it is paged."""
+    """A cache of default size fits the GPUs; one of a given size may be larger, because it is paged."""
 
     @functools.wraps(own)
     def _check_footprint(self: Any, *given: Any, **named: Any) -> Any:

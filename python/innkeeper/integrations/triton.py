@@ -1,11 +1,12 @@
 """Triton: kernels that a program launches by hand take managed tensors.
 
-A launch reads the operands' addresses, and theirs lead nowhere. So each is lent the real tensors, all at
-one node: as ``innkeeper.resident(x, write=True)`` does, since a kernel does not say what it writes. Kernels
-behind ``torch.library.triton_op`` and ``wrap_triton``, and autotuned ones, are launched the same way.
+A launch reads the operands' addresses, and those of managed tensors lead nowhere. So each launch gets the
+real tensors, all at one node, as by ``innkeeper.resident(x, write=True)``, because a kernel does not declare
+the operands that it writes. Kernels behind ``torch.library.triton_op`` and ``wrap_triton``, and autotuned
+ones, are launched the same way.
 
-What Triton would need itself: pre-run hooks (``JITFunction.pre_run_hooks``) that may exchange arguments. Its
-interpreter (``TRITON_INTERPRET=1``) copies operands to the CPU and back, and needs nothing.
+To support this itself, Triton would need pre-run hooks (``JITFunction.pre_run_hooks``) that may exchange
+arguments. Its interpreter (``TRITON_INTERPRET=1``) copies operands to the CPU and back, and needs nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch import Tensor
 
 
 def _tensor_of(argument: Any) -> Any:
-    """A tensor; that of a descriptor, which a kernel loads blocks by; or what else it is."""
+    """A tensor; the tensor of a descriptor, by which a kernel loads blocks; or the argument itself."""
     return argument if isinstance(argument, Tensor) else getattr(argument, "base", argument)
 
 
@@ -45,7 +46,7 @@ def _over(argument: Any, real: dict[int, Tensor]) -> Any:
 
 
 def _node_of(tensors: Sequence[Tensor]) -> str:
-    """Where most of their bytes are, among the nodes that compute; the thread's home where there are none."""
+    """The computing node with most of their bytes; the thread's preferred node if none has any."""
     held: dict[str, int] = {}
     for x in tensors:
         for node in placement.where(x):
@@ -72,7 +73,7 @@ def _lending(own: Any) -> Any:
             try:
                 return own(self, *arguments, **named)
             finally:
-                real.clear()  # before resident() looks who keeps them
+                real.clear()  # resident() looks for remaining holders next
                 del arguments, named
 
     return run

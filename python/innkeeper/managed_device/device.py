@@ -48,7 +48,7 @@ def index_of(device: Any = None) -> int:
         RuntimeError: there is no device of that index.
 
     """
-    index = device = getattr(device, "idx", device)  # of a context, such as torch.cuda.device(1)
+    index = device = getattr(device, "idx", device)  # the index in a context such as torch.cuda.device(1)
     if device is not None and not isinstance(device, int):
         device = torch.device(device)
         if not _C.is_managed(device):
@@ -139,7 +139,7 @@ def ipc_collect() -> None:
 
 
 class DeviceProperties(NamedTuple):
-    """What is known of the device: its name, bytes of all computing nodes together, and the nodes."""
+    """Properties of the device: its name, bytes of all computing nodes together, and the nodes."""
 
     name: str
     total_memory: int
@@ -147,7 +147,7 @@ class DeviceProperties(NamedTuple):
 
 
 def computing_nodes() -> list[_C.NodeInfo]:
-    """The nodes where operators run: what torch.cuda's users mean by device memory. Starts the runtime."""
+    """The nodes where operators run; torch.cuda's users call them device memory. Starts the runtime."""
     return [node for node in _C.nodes() if node.computes]
 
 

@@ -63,9 +63,9 @@ def max_memory_allocated(device: Any = None) -> int:
 def memory_reserved(device: Any = None) -> int:
     """Bytes that the device's allocator keeps.
 
-    With one device these are the bytes in use. With a device for each node they include what a caching
-    allocator would keep until ``empty_cache``: the most bytes that the device's tensors have had since, as
-    far as they fit.
+    With one device these are the bytes in use. With a device for each node they include the bytes that a
+    caching allocator would keep until ``empty_cache``: the most that the device's tensors have had since its
+    last call, as far as they fit.
     """
     return _stat("reserved_bytes", "current", device)
 
@@ -79,7 +79,7 @@ memory_cached, max_memory_cached, device_memory_used = memory_reserved, max_memo
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Free and total bytes of the budgets of the device's nodes. What is not free can be, by eviction."""
+    """Free and total bytes of the budgets of the device's nodes. Eviction can free the other bytes."""
     return torch._C._accelerator_getMemoryInfo(index_of(device))
 
 
@@ -94,7 +94,7 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
 
 
 def flattened(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """What stands in the dict and in dicts within, by its keys joined by dots, in order."""
+    """The values of the dict and of dicts within, by their keys joined by dots, in order."""
     flat: dict[str, Any] = {}
     for key in sorted(nested):
         value = nested[key]
@@ -103,7 +103,7 @@ def flattened(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def memory_snapshot(*_: Any, **__: Any) -> list[dict[str, Any]]:
-    """What ``_snapshot()`` has of tensors' memory: a list of segments, in torch.cuda's form."""
+    """Tensors' memory in ``_snapshot()``: a list of segments, in torch.cuda's form."""
     segments: list[dict[str, Any]] = _snapshot()["segments"]
     return segments
 
@@ -129,7 +129,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Sets the device's peaks to what is in use now.
+    """Sets the device's peaks to the bytes in use now.
 
     With one device the counters of ``innkeeper.stats()`` go to zero as well.
     """

@@ -1,9 +1,9 @@
 """Which operator made which memory, for PyTorch's viewer (``torch.cuda._memory_viz``).
 
 ``torch.managed.memory._record_memory_history()``, ``_snapshot()`` and ``_dump_snapshot()`` have
-torch.cuda's names and its snapshot's form. What is shown is tensors' memory, wherever it lies: births and
-deaths of the device's blocks, in order. Addresses are ordinals of their own, since blocks move; times count
-events; a frame names the operator, no line of Python. Kernels' own memory is not in it.
+torch.cuda's names and its snapshot's form. The snapshot shows tensors' memory on all nodes: births and deaths
+of the device's blocks, in order. Addresses are ordinals of their own, since blocks move; times count events;
+a frame names the operator, no line of Python. It does not show kernels' own memory.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from innkeeper.recording import record
 
 __all__: list[str] = []
 
-_GRANULE = 512  # what an address is a multiple of
+_GRANULE = 512  # addresses are multiples of this
 _SMALL = 1 << 20  # PyTorch's border between its two kinds of segment
 _UNNAMED = "before the record"
 
 
 class _History:
-    """What has been recorded so far, and is being."""
+    """The events recorded so far, and the state of the recording."""
 
-    path = Path("torch.managed.memory")  # as ``innkeeper.record`` tells who records
+    path = Path("torch.managed.memory")  # named in the error of ``innkeeper.record`` while this records
 
     def __init__(self) -> None:
         self.entries: deque[dict[str, Any]] = deque()
@@ -40,14 +40,14 @@ class _History:
         self._clock = 0
 
     def begin(self, max_entries: int | None) -> None:
-        """Recording begins, perhaps again: nobody knows what died meanwhile."""
+        """Begins to record, perhaps again; deaths in between are unknown."""
         self.entries = deque(self.entries, maxlen=max_entries)
         self.alive = {}
         # A factory's memory is first seen when something fills it: newer blocks have higher numbers.
         self._first = _C.block_number(torch.empty(1, device=DEVICE))
 
     def read(self, text: str) -> None:
-        """Takes in what ``_C.trace_stop()`` returned."""
+        """Reads the text that ``_C.trace_stop()`` returned."""
         for line in text.splitlines():
             kind, _, rest = line.partition(" ")
             if kind == "O":
@@ -97,7 +97,7 @@ _history: _History | None = None
 def _accesses(words: list[str]) -> Iterator[tuple[int, int, str]]:
     for word in words:
         block, colon, rest = word.partition(":")
-        if colon:  # else what the operator cost
+        if colon:  # a word without a colon is the operator's cost
             yield int(block), int(rest[:-1]), rest[-1]
 
 
@@ -116,17 +116,17 @@ def _record_memory_history(
 ) -> None:
     """Begins to record births and deaths of tensors' memory, or with ``enabled=None`` ends it.
 
-    While it goes on, ``innkeeper.record`` is refused, and the other way round.
+    While it records, ``innkeeper.record`` is refused, and the other way round.
 
     Args:
-        enabled: ``"all"`` or ``"state"`` to begin, None to end; what is recorded is the same.
-        context: as torch.cuda's; operators are named whatever it says.
+        enabled: ``"all"`` or ``"state"`` to begin, None to end; both record the same.
+        context: torch.cuda's argument; operators are named for all its values.
         stacks: the same.
-        max_entries: only the last so many events are shown; None for all. Until the next snapshot all are
-            kept, some 90 bytes an operator, up to the 4,194,304 lines of a record.
+        max_entries: number of last events to show; None for all. Until the next snapshot all events are kept,
+            some 90 bytes an operator, up to the 4,194,304 lines of a record.
         device: the managed one.
-        clear_history: forgets what was recorded before.
-        others: torch.cuda's further ones, which mean nothing here.
+        clear_history: forgets the events recorded before.
+        others: torch.cuda's further arguments, which have no effect.
 
     Raises:
         RuntimeError: ``innkeeper.record`` is writing a record.
@@ -156,7 +156,7 @@ def _record_memory_history(
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:
-    """What operators have touched since recording began and is alive, a segment each, and all events so far.
+    """Live blocks that operators have touched since recording began, a segment each, and all events so far.
 
     Recording goes on. Times are ordinals of events; all nodes are one device.
 

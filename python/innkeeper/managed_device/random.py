@@ -76,6 +76,6 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state_all(new_states: Sequence[Tensor]) -> None:
-    """Sets what ``get_rng_state_all`` gave."""
+    """Restores states from ``get_rng_state_all``."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)

@@ -1,4 +1,4 @@
-"""What stands in for a name that torch.managed refuses."""
+"""The replacement of a name that torch.managed refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 
 class Refused:
-    """Raises when it is called, entered, or asked for an attribute, whatever the name was in torch.cuda."""
+    """Raises when it is called, entered, or asked for an attribute, for every kind of name in torch.cuda."""
 
     def __init__(self, name: str, reason: str) -> None:
         self._name, self._reason = name, reason

@@ -1,7 +1,7 @@
 """Streams and events of the managed device, as torch.cuda has them.
 
 They keep the meaning that programs rely on (order within a stream, waits between streams); the engine orders
-real queues by what each operator reads and writes, so a missing wait cannot give wrong numbers.
+real queues by each operator's reads and writes, so a missing wait cannot give wrong numbers.
 """
 
 from __future__ import annotations

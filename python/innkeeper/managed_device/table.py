@@ -1,8 +1,8 @@
-"""Every public name of ``torch.cuda``, and what it is on ``torch.managed``: one table, checked by a test.
+"""Every public name of ``torch.cuda``, and its state on ``torch.managed``: one table, checked by a test.
 
-- works: it is here and does what its users expect, for one device whose memory is all the nodes' memory.
-- refused: it is here, and using it raises a RuntimeError with the reason.
-- not applicable: it is absent, for the reason given (so that ``hasattr`` is False); it means nothing here.
+- works: it exists and does what its users expect, for one device whose memory is all the nodes' memory.
+- refused: it exists, and using it raises a RuntimeError with the reason.
+- not applicable: it is absent, for the reason given (so that ``hasattr`` is False).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class TensorType(type):
         return cls._made_on_cpu(torch, *data, **options).to(there)
 
     def _made_on_cpu(cls, module: Any, *data: Any, **options: Any) -> Tensor:
-        """What PyTorch's type of the CPU makes of the arguments, which it also refuses in its own words."""
+        """The result of PyTorch's CPU type, which also refuses wrong arguments with its own message."""
         made: Tensor = getattr(module, cls.__name__)(*data, **options)
         return made
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMost = 8;
 
-// Written while the library is loaded, before another thread can ask.
+// Written while the library is loaded, before other threads use it.
 std::array<Backend*, kMost> added{};
 size_t count = 0;
 

@@ -1,11 +1,12 @@
-// One kind of accelerator: what the managed device asks of it beyond c10's generic interfaces (c10_device.h).
+// One kind of accelerator: the functions that the managed device needs from it beyond c10's generic
+// interfaces (c10_device.h).
 //
 // A new kind is a c10 device, one class that derives from Backend, one line in start/backends.cc, and a
-// NodeMake with its grammar (config/machine.h). Each function that has a body here does what an accelerator
-// without that feature needs.
+// NodeMake with its grammar (config/machine.h). Each function with a body here has the behaviour of an
+// accelerator without that feature.
 //
-// Thread safety: resolve, open, make_node, start_charging and stop_charging must not run beside anything that
-// uses the accelerator's memory. All others may be called from any thread. Failures of the accelerator's
+// Thread safety: resolve, open, make_node, start_charging and stop_charging must not run concurrently with
+// uses of the accelerator's memory. All others may be called from any thread. Failures of the accelerator's
 // library are thrown as c10::Error.
 #pragma once
 
@@ -30,98 +31,101 @@
 
 namespace innkeeper::torch_layer {
 
-// An accelerator as a node of the engine. Its budget is the caller's to set.
+// An accelerator as a node of the engine. The caller sets its budget.
 struct AcceleratorNode {
   NodeSetup setup;
   Bytes capacity;
-  std::shared_ptr<KernelClock> kernel_clock = nullptr;  // null: reports its kernels' times
+  std::shared_ptr<KernelClock> kernel_clock = nullptr;  // Null: it reports its kernels' times.
 };
 
-// The node that an accelerator's memory is charged to, and its budget.
+// The node to which an accelerator's memory is charged, and its budget.
 struct ChargedNode {
-  NodeId node = kNoNode;  // kNoNode: it is no node of this process
+  NodeId node = kNoNode;  // kNoNode: no node of this process.
   Bytes budget{0};
 };
 
-// Evicts so many bytes from a node, also one that is within its budget.
+// Evicts this number of bytes from a node, even if the node is within its budget.
 using Relief = std::function<Status(NodeId, Bytes)>;
 
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // ---- what it is
+  // ---- identity
   virtual NodeMake make() const = 0;
-  virtual std::string kind() const = 0;  // as in its nodes' names: "cuda" of "cuda:0"
+  virtual std::string kind() const = 0;  // Prefix of its nodes' names: "cuda" of "cuda:0".
   virtual c10::DeviceType type() const = 0;
   virtual c10::DispatchKey key() const = 0;
-  // Whose kernels compute there. A simulated accelerator runs the CPU's.
+  // Key of the kernels that compute there. A simulated accelerator runs the CPU's kernels.
   virtual c10::DispatchKey kernel_key() const { return key(); }
-  // Whether a program may use it beside the managed device, with streams and tensors of its own.
+  // Whether a program may use it beside the managed device, with its own streams and tensors.
   virtual bool is_programs_too() const { return true; }
-  // Whether its work goes on while no thread asks about it.
+  // Whether its work proceeds while no thread asks about it.
   virtual bool works_unseen() const { return true; }
-  // Whether a copy from page-locked memory need not be waited for: PyTorch's allocator keeps that memory for
-  // as long as the copy reads it.
+  // Whether PyTorch's allocator keeps page-locked memory for as long as a copy reads it, so that the program
+  // need not wait for such a copy.
   virtual bool keeps_pinned_memory() const { return false; }
-  // Whether its matrix products take as long as its rates say, so that a probe measures them.
+  // Whether its matrix products take the time that its rates predict, so that a probe measures the rates.
   virtual bool multiplies_at_its_rates() const { return true; }
 
   // ---- the machine
-  // When the managed device is registered, before any machine.
+  // Called when the managed device is registered, before any machine exists.
   virtual void load() {}
-  // Completes the nodes of this kind: which accelerators they are, and their budgets. Fails where one is not
-  // there or smaller than its budget.
+  // Completes the nodes of this kind: their accelerators and their budgets. Fails if an accelerator does not
+  // exist or is smaller than its budget.
   virtual Status resolve(MachineSpec&) { return {}; }
-  // Before the engine is made. Called for each machine, also for one without nodes of this kind.
+  // Called before the engine is made, for each machine, also for one without nodes of this kind.
   virtual void open(const MachineSpec&, Accountant&) {}
   virtual AcceleratorNode make_node(const NodeSpec& spec) = 0;
-  // Once the engine is there: from now on all its memory is charged. Accelerator i is nodes[i]. With
-  // `take_all` each takes its whole budget now; throws where it has less.
+  // Called when the engine exists: from now on all memory of this kind is charged. Accelerator i is nodes[i].
+  // With `take_all` each takes its whole budget now; throws if it has less.
   virtual void start_charging(Accountant*, const Relief&, std::span<const ChargedNode>, bool /*take_all*/) {}
-  // Its memory is charged no more. Does nothing where it was not.
+  // Ends the charging. Does nothing if there was none.
   virtual void stop_charging() {}
-  // A node's budget has changed.
+  // Called when a node's budget has changed.
   virtual void limit(c10::DeviceIndex, Bytes) {}
-  // Locks host memory for copies at the link's full speed to these accelerators. None: it need not be locked.
+  // Functions that lock host memory for copies to these accelerators at the link's full speed. None: host
+  // memory need not be locked.
   virtual std::optional<Slabs::Hooks> slab_hooks(std::span<const c10::DeviceIndex>) { return std::nullopt; }
-  // Gives back what its libraries keep between operators.
+  // Frees memory that its libraries keep between operators.
   virtual void free_workspaces() {}
 
   // ---- random numbers
-  // Whether its kernels draw from generators of its own. Otherwise they draw from a CPU's.
+  // Whether its kernels draw from generators of its own. Otherwise they draw from a CPU's generator.
   virtual bool has_generators() const { return false; }
-  // A generator for the calling thread's next operator: its numbers depend on the seed alone.
+  // A generator for the calling thread's next operator, whose numbers depend only on the seed.
   virtual at::Generator generator(c10::DeviceIndex, uint64_t) { return {}; }
-  // Gives the default generator another state; returns the state that it had.
+  // Gives the default generator another state; returns its previous state.
   virtual PhiloxState exchange_default_generator(c10::DeviceIndex, PhiloxState state) { return state; }
 
   // ---- capture of graphs
   virtual bool is_any_captured() { return false; }
-  virtual bool is_capturing(c10::DeviceIndex) { return false; }  // on the calling thread's current stream
-  // The calling thread's calls end no other thread's capture.
+  // Whether the calling thread's current stream is being captured.
+  virtual bool is_capturing(c10::DeviceIndex) { return false; }
+  // Makes the calling thread's calls leave other threads' captures intact.
   virtual void spare_captures(c10::DeviceIndex) {}
 
-  // ---- its pace
-  // What rates that were kept must agree with. None: its rates are not kept.
+  // ---- speed
+  // Today's identity of the accelerator, with which stored rates must agree. None: its rates are not stored.
   virtual std::optional<cost::KeptRates> rates_of_today(c10::DeviceIndex) { return std::nullopt; }
-  // Its last level of cache; 0 where there is none.
+  // Size of its last-level cache; 0 if there is none.
   virtual Bytes cache(c10::DeviceIndex) { return Bytes(0); }
-  // Seconds of a clock of its own. None: the machine's clock is its clock.
+  // Seconds of its own clock. None: it uses the machine's clock.
   virtual std::optional<double> time(c10::DeviceIndex) { return std::nullopt; }
-  // Its compute queue is busy for so long. Only a simulated accelerator can be.
+  // Keeps its compute queue busy for `seconds`. Only a simulated accelerator supports this.
   virtual void keep_busy(c10::DeviceIndex, double /*seconds*/) {
     TORCH_CHECK(false, "only simulated GPUs and the host are kept busy, not ", kind());
   }
 };
 
-// When the library is loaded. The backend is never taken away.
+// Called when the library is loaded. The backend is never removed.
 void add_backend(Backend& backend);
-// All that were added.
+// All added backends.
 std::span<Backend* const> backends();
-// Whether any accelerator of any kind has a graph captured. Host memory must not be locked or unlocked then.
+// Whether a graph is being captured on any accelerator of any kind. Host memory must not be locked or
+// unlocked then.
 bool is_any_captured();
-// That of this kind of device, or node; null if this build has none.
+// The backend of this kind of device, or node; null if this build has none.
 Backend* backend_of(c10::DeviceType type);
 Backend* backend_of(NodeMake make);
 

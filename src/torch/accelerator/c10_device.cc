@@ -16,7 +16,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// `size` bytes at `data` as a tensor that owns nothing.
+// `size` bytes at `data` as a tensor that owns no memory.
 at::Tensor bytes_at(void* data, Bytes size, c10::Device device, c10::DispatchKey key) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(size.count()), c10::DataPtr(data, device),
@@ -31,8 +31,8 @@ at::Tensor host_bytes(void* data, Bytes size) {
   return bytes_at(data, size, c10::kCPU, c10::DispatchKey::CPU);
 }
 
-// Where a part of a copy fails, another may have been put on a stream by then, with no event that anybody
-// could wait for, and its memory is given back: so it is waited for here.
+// If a part of a copy fails, another part may be on a stream already, without an event for which a thread
+// could wait. The memory is freed after the failure, so this function waits for the devices' work first.
 template <class Copy>
 Event whole_or_over(std::initializer_list<DeviceHealth*> ends, const Copy& copy) {
   try {
@@ -75,7 +75,7 @@ C10Device::C10Device(std::string name, c10::Device device, c10::DispatchKey key,
 }
 
 Result<Memory> C10Device::allocate(Bytes size, Queue first) {
-  if (size.count() <= 0) {  // c10 would give an address of nothing
+  if (size.count() <= 0) {  // c10 would return a null address.
     return Status(Code::invalid_argument, name_ + ": asked " + std::to_string(size.count()) + " bytes");
   }
   return guarded(*health_, {"allocating", size}, [&]() -> Result<Memory> {
@@ -159,7 +159,8 @@ Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* 
   auto& other = dynamic_cast<C10Device&>(peer);
   const DeviceCall call{"copying", size, " from ", other.name_};
   return guarded(*health_, call, [&]() -> Result<Event> {
-    // Backends differ in whose stream they use, so both are ordered before the copy and after it.
+    // Backends differ in the device whose stream they use, so both streams are ordered before the copy and
+    // after it.
     const c10::Stream& ours = stream(Queue::copy_in);
     const c10::Stream& theirs = other.stream(Queue::copy_out);
     C10Event(ours, health_, call).block(theirs);
@@ -177,7 +178,7 @@ Result<Event> C10Device::copy_peer(void* destination, Device& peer, const void* 
 Bytes C10Device::trim() {
   auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device_.type()));
   if (allocator != nullptr) allocator->emptyCache();
-  return Bytes(0);  // c10 does not say how much went
+  return Bytes(0);  // c10 does not report the freed bytes.
 }
 
 Status C10Device::synchronize() {

@@ -1,11 +1,11 @@
 // A real (or simulated) accelerator as the engine's Device, through c10's generic interfaces alone: device
 // guard, streams, events, allocator and Tensor::copy_. The engine cannot tell a GPU from the simulator.
 //
-// The compute queue is the device's default stream: that is where its kernels run. Copies run on two streams
-// of PyTorch's pool.
+// The compute queue is the device's default stream, on which its kernels run. Copies run on two streams of
+// PyTorch's pool.
 //
-// Charging is the allocator's business (the simulator's own, or a delegating one in front of CUDA's): it asks
-// the Accountant, for every allocator.
+// The allocator (the simulator's own, or a forwarding one in front of CUDA's) charges the Accountant for
+// every allocation, so this class does not.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,8 +29,8 @@ class Backend;
 
 class C10Device final : public Device {
  public:
-  // `recount` asks the allocator for the bytes that are alive on the device. `order`: what is known of who
-  // used its memory.
+  // `recount` asks the allocator for the bytes that are alive on the device. `order`: a record of the queues
+  // that used its memory.
   C10Device(std::string name, c10::Device device, c10::DispatchKey key, std::function<Bytes()> recount,
             std::unique_ptr<MemoryOrder> order);
 
@@ -57,7 +57,7 @@ class C10Device final : public Device {
   bool may_be_helped() const override;
   void begin_helping() override;
   Status loss() const override { return health_->loss(); }
-  // `call`, which PyTorch made on the device, ended with this.
+  // Turns an exception of `call`, which PyTorch made on the device, into a Status.
   Status failure(const DeviceCall& call, const std::exception& error) {
     return health_->failure(call, error);
   }
@@ -80,7 +80,8 @@ class C10Device final : public Device {
   std::array<c10::Stream, 3> streams_;
 };
 
-// The host node of a process with PyTorch: slabs, and what CPU kernels allocate for it (cpu_allocator.h).
+// The host node of a process with PyTorch: slabs, and the allocations of CPU kernels that run for it
+// (cpu_allocator.h).
 class HostNode final : public Device {
  public:
   HostNode(std::string name, Slabs::Options options) : host_(std::move(name), std::move(options)) {}

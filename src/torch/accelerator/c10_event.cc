@@ -12,7 +12,8 @@ C10Event::C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> heal
   event_.record(stream);
 }
 
-// The caller may be a deleter: an error is for a thread that waits. Until then nothing is known to be done.
+// The caller may be a deleter, so an error is left to a thread that waits. Until such a wait, the work counts
+// as not done.
 bool C10Event::done() {
   if (over_.load(std::memory_order_acquire)) return true;
   const Result<bool> answer = guarded(*health_, call_, [&]() -> Result<bool> { return event_.query(); });
@@ -22,7 +23,7 @@ bool C10Event::done() {
 }
 
 Status C10Event::synchronize() {
-  // What was seen to be done is done, also where the device is lost since.
+  // Work that was done once stays done, even if the device is lost since.
   if (passed_.load(std::memory_order_acquire)) return {};
   Status status = guarded(*health_, call_, [&]() -> Status {
     event_.synchronize();
@@ -32,7 +33,7 @@ Status C10Event::synchronize() {
     note_passed();
     return status;
   }
-  health_->wait_out();  // memory that the work touches goes to others once it is over
+  health_->wait_out();  // Other users get memory that the work touches only after the work.
   over_.store(true, std::memory_order_release);
   return status;
 }

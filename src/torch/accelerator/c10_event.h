@@ -16,12 +16,12 @@ namespace innkeeper::torch_layer {
 
 class C10Event final : public EventState {
  public:
-  // Recorded on the stream now. `call`: what it is the event of, for the message of its failure. Throws what
-  // PyTorch throws.
+  // Recorded on the stream now. `call`: the call after which it was recorded, for the message of a failure.
+  // Throws PyTorch's exceptions.
   C10Event(const c10::Stream& stream, std::shared_ptr<DeviceHealth> health, DeviceCall call);
   bool done() override;
   Status synchronize() override;
-  // Has the stream wait for it. Throws in the same cases.
+  // Makes the stream wait for the event. Throws in the same cases.
   void block(const c10::Stream& stream) { event_.block(stream); }
   c10::Event& event() { return event_; }
 
@@ -31,11 +31,12 @@ class C10Event final : public EventState {
   c10::Event event_;
   const std::shared_ptr<DeviceHealth> health_;
   const DeviceCall call_;
-  std::atomic<bool> over_{false};    // a thread has waited: no more will be known
-  std::atomic<bool> passed_{false};  // and it went well
+  std::atomic<bool> over_{false};    // A thread has waited for it: its state is final.
+  std::atomic<bool> passed_{false};  // The work before it succeeded.
 };
 
-// Has a stream wait for an event. Where it cannot, as for another make's, the caller waits.
+// Makes a stream wait for an event. If the stream cannot, as for an event of another vendor's device, the
+// caller waits.
 void order_after(const c10::Stream& stream, const Event& event) noexcept;
 
 }  // namespace innkeeper::torch_layer

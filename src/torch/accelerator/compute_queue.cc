@@ -21,7 +21,8 @@ std::optional<Stream> stream_of_program(const VirtualGuardImpl& guard, c10::Devi
   return current;
 }
 
-// Where the device takes no event the caller waits: then what comes later is later.
+// Orders two streams by an event. If the device takes no event, the caller waits, so that its later work
+// comes later.
 void order(const Stream& first, const Stream& then) {
   try {
     keeping_current_device(first.device_type(), [&] {

@@ -1,5 +1,5 @@
-// The thread's current device of a type, kept across calls that may throw: PyTorch's guards change it back
-// behind a call to the vendor's runtime only if that goes well.
+// Keeps the thread's current device of a type across calls that may throw: PyTorch's guards restore it after
+// a call to the vendor's runtime only if that call succeeds.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,7 +7,7 @@
 
 namespace innkeeper::torch_layer {
 
-// What `function` returns. Where it throws, the current device is what it was before.
+// Returns the result of `function`. If it throws, restores the current device.
 template <class Function>
 auto keeping_current_device(c10::DeviceType type, const Function& function) -> decltype(function()) {
   const c10::impl::VirtualGuardImpl guard(type);

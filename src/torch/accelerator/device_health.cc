@@ -10,7 +10,8 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// PyTorch's message without its advice, which is some lines; an exception of Python's has none.
+// PyTorch's message without its advice, which takes several lines. An exception of Python's has no message,
+// so its type stands for it.
 std::string reason(const std::exception& error) {
   const auto* ours = dynamic_cast<const c10::Error*>(&error);
   const std::string_view what = ours == nullptr ? error.what() : ours->what_without_backtrace();

@@ -1,9 +1,8 @@
-// Whether an accelerator is there: failures of its calls, as a Status that names it, the call and what the
-// vendor says. Shared by a device and its events, which may outlive it.
+// Whether an accelerator still works. Turns failures of its calls into a Status that names the accelerator,
+// the call and the vendor's message. A device and its events share it, and the events may outlive the device.
 //
-// A failed call is device_failed, unless the device answers nothing any more: asked for the state of its
-// queue, a card that is gone, or whose context is broken, fails again. Then it is device_lost, and stays
-// so.
+// A failed call is device_failed as long as the device still answers a query of its queue. A GPU that is
+// gone, or whose context is broken, fails this query again; then it is device_lost, and stays so.
 //
 // Thread safety: all methods.
 #pragma once
@@ -22,11 +21,11 @@
 
 namespace innkeeper::torch_layer {
 
-// What a device was asked for. Put into words only where it fails: copies are many.
+// A call on a device, for messages. Formatted only if the call fails, because copies are frequent.
 struct DeviceCall {
-  const char* what;                          // "copying"
-  std::optional<Bytes> size = std::nullopt;  // if it is about bytes
-  const char* where = "";                    // " to the host", or what stands before the peer
+  const char* what;                          // The call as a participle: "copying".
+  std::optional<Bytes> size = std::nullopt;  // Bytes of the call; none if it has no size.
+  const char* where = "";                    // Direction: " to the host", or the preposition before the peer.
   std::string peer = {};
   std::string text() const;
 };
@@ -36,12 +35,12 @@ class DeviceHealth {
   DeviceHealth(std::string name, const c10::Stream& queue) : name_(std::move(name)), queue_(queue) {}
 
   const std::atomic<bool>& lost() const { return lost_; }
-  // Why it is lost.
+  // The reason why it is lost.
   Status loss() const IK_EXCLUDES(mutex_);
-  // `call` failed with this exception.
+  // The status for `call`, which failed with this exception.
   Status failure(const DeviceCall& call, const std::exception& error) IK_EXCLUDES(mutex_);
-  // Waits until all work of the device is over, for who cannot know what a call that failed has put there.
-  // One on which that fails again and again is given up for lost.
+  // Waits until all work of the device is over. For callers that cannot know the work that a failed call has
+  // put there. If the wait fails repeatedly, the device is marked as lost.
   void wait_out() noexcept IK_EXCLUDES(mutex_);
   c10::DeviceType type() const { return queue_.device_type(); }
 
@@ -52,7 +51,7 @@ class DeviceHealth {
   const std::string name_;
   const c10::Stream queue_;
   std::atomic<bool> lost_{false};
-  mutable Mutex mutex_;  // a leaf
+  mutable Mutex mutex_;  // Leaf lock.
   std::string why_ IK_GUARDED_BY(mutex_);
 };
 

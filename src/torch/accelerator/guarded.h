@@ -1,4 +1,5 @@
-// Core knows no exceptions: what PyTorch throws becomes a Status that names the device and the call.
+// Runs a call of PyTorch for core, which knows no exceptions: turns an exception into a Status that names the
+// device and the call.
 #pragma once
 
 #include <c10/util/Exception.h>

@@ -1,7 +1,7 @@
-// Who used a piece of an accelerator's memory last, queue by queue: what an allocator of c10, which orders
-// memory by one stream, does not know.
+// The queues that last used a piece of an accelerator's memory. An allocator of c10 orders memory by one
+// stream and does not know the others.
 //
-// Thread safety: all methods; attach() before the others. What PyTorch throws, they throw.
+// Thread safety: all methods; attach() before the others. They throw PyTorch's exceptions.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -20,12 +20,12 @@ class MemoryOrder {
  public:
   virtual ~MemoryOrder() = default;
   virtual void attach(const c10::Stream& /*compute*/, std::shared_ptr<DeviceHealth>) {}
-  // Memory that work on `first` may touch from now on, before all others.
+  // Memory that work on `first` may touch from now on, before work on other queues.
   virtual c10::DataPtr allocate(size_t size, const c10::Stream& first) const = 0;
-  // Frees such memory; it is free as soon as `users` are done. False, and nothing is freed, if that
-  // cannot be had: it is another allocator's, or just now the compute queue must know of them.
+  // Frees such memory; it is free as soon as `users` are done. False, and nothing is freed, if that is
+  // impossible: the memory is another allocator's, or the compute queue must be ordered after the users now.
   virtual bool free_after(Memory& memory, std::span<const Event> users) const = 0;
-  // An event was recorded on the compute queue, when the answer to number() was this.
+  // Notes an event that was recorded on the compute queue after number() had returned `number`.
   virtual uint64_t number() const { return 0; }
   virtual void recorded(uint64_t /*number*/, const Event&) const {}
   virtual void set_limit(Bytes /*limit*/) const {}

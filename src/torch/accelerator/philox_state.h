@@ -1,4 +1,4 @@
-// All the state of a GPU's random generator.
+// The whole state of a GPU's random generator.
 #pragma once
 
 #include <cstdint>

@@ -17,14 +17,14 @@
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
 
-// The code of the autograd engine: of engine.cpp and input_buffer.cpp.
+// Code of the autograd engine: engine.cpp and input_buffer.cpp.
 std::array<AddressRange, 2> engine;
 
-// Whether CUDA is in use and the caller is the engine. Without CUDA's allocator no CUDA tensor is there; to
-// ask for its devices would start its driver.
+// Whether CUDA is in use and the caller is the engine. Before CUDA's allocator is initialized there is no
+// CUDA tensor; a query of its devices would start its driver.
 bool is_for_cuda(const void* caller) {
   if (!engine[0].contains(caller) && !engine[1].contains(caller)) return false;
-  if (is_forked_child()) return false;  // CUDA must not be asked there
+  if (is_forked_child()) return false;  // CUDA must not be called in a child of fork().
   const auto* const allocator = c10::cuda::CUDACachingAllocator::allocator.load();
   return allocator != nullptr &&
          const_cast<c10::cuda::CUDACachingAllocator::CUDAAllocator*>(allocator)->initialized();

@@ -1,16 +1,16 @@
-// Plain CUDA tensors keep their streams in the autograd engine.
+// Keeps the streams of plain CUDA tensors in the autograd engine.
 //
-// The engine asks at::getAccelerator() for the one device type whose streams it keeps, and that is the
-// out-of-tree device's as soon as there is one. The backward pass of CUDA tensors then ends in an internal
-// assertion, or is not ordered (pytorch/pytorch#161129). Managed tensors need none of it: their work is in
-// order by itself, whatever stream is current. So where CUDA is in use, the engine is told that the
-// accelerator is CUDA; all others hear what they heard before.
+// The engine asks at::getAccelerator() for the one device type whose streams it keeps. That is the
+// out-of-tree device's type as soon as there is one. The backward pass of CUDA tensors then ends in an
+// internal assertion, or is not ordered (pytorch/pytorch#161129). Managed tensors need no streams in the
+// engine: their operators run in program order, whatever stream is current. So if CUDA is in use, the engine
+// gets CUDA as the answer; all other callers get the answer that they got before.
 #pragma once
 
 namespace innkeeper::torch_layer::cuda_backend {
 
-// Once, when the device is registered. Where PyTorch is not as this expects, it says so in the log and leaves
-// all as it is.
+// Called once, when the device is registered. If PyTorch differs from the expected form, it logs this and
+// changes nothing.
 void keep_autograd_streams();
 
 }  // namespace innkeeper::torch_layer::cuda_backend

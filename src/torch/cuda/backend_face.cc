@@ -32,7 +32,7 @@ class CudaBackend final : public Backend {
     const cost::GpuModel gpu = model(index);
     made.setup.speed = speed(index, gpu);
     made.kernel_clock = std::make_shared<KernelClock>(gpu);
-    // The host's clock, since the GPU's is not read: over a period both advance as far.
+    // Uses the host's clock, because the GPU's is not read: over a period both advance equally.
     made.setup.time = [kernels = made.kernel_clock] {
       const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
       return ComputeTime{now.count(), kernels->seconds(), now.count()};

@@ -18,16 +18,16 @@
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
 
-// Each try evicts twice as much as the one before, so this many try everything.
+// Each try evicts twice as much as the one before, so this number of tries covers all memory.
 constexpr int kTries = 24;
-// The caching allocator's own rounding.
+// The caching allocator's own rounding, bytes.
 constexpr int64_t kGranule = 512;
 
-// Bytes of a card that stand in a ledger; given back once. Trivial, so that it can stand in the table.
+// Bytes of a GPU that are charged to a ledger; uncharged once. Trivial, so that the table can hold it.
 struct Charge {
-  Ledger* ledger = nullptr;  // null: nothing was charged
+  Ledger* ledger = nullptr;  // Null: nothing was charged.
   c10::DeviceIndex device = 0;
-  int64_t size = 0;  // 0: not known
+  int64_t size = 0;  // 0: unknown.
 
   void give_back() const noexcept {
     if (ledger == nullptr) return;
@@ -40,12 +40,12 @@ struct Charge {
 
 struct Owner {
   Charge charge;
-  c10::DeleterFnPtr release = nullptr;  // null: the target's raw_delete
+  c10::DeleterFnPtr release = nullptr;  // Null: the target's raw_delete.
 };
 
 AddressTable<Owner>& table() {
   static auto& table =
-      *new AddressTable<Owner>;  // leaked: memory is freed after static objects are destroyed, too
+      *new AddressTable<Owner>;  // Leaked: memory is freed also after static objects are destroyed.
   return table;
 }
 
@@ -61,14 +61,14 @@ void release(void* data, const std::optional<Owner>& owner) {
 }
 
 void release_by_address(void* data) {
-  if (is_forked_child()) return;  // its parent's memory; CUDA must not be called here
+  if (is_forked_child()) return;  // The parent's memory; CUDA must not be called here.
   const std::optional<Owner> owner = table().take(data);
   if (owner.has_value()) note_freed(owner->charge.device, data, Bytes(owner->charge.size));
   release(data, owner);
 }
 
 void list(void* data, Owner owner) {
-  // An owner that stood there lost its memory to a pool's checkpoint.
+  // The previous owner of the address lost its memory to a pool's checkpoint.
   if (const std::optional<Owner> before = table().insert(data, owner)) before->charge.give_back();
 }
 
@@ -90,7 +90,7 @@ void* address_of(void* memory) { return memory; }
 
 int64_t rounded(size_t size) { return (static_cast<int64_t>(size) + kGranule - 1) / kGranule * kGranule; }
 
-// The allocation itself; as often as evicting makes room for another try.
+// Allocates; tries again as long as evictions free memory.
 template <class Allocate>
 auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, const Allocate& allocate)
     -> decltype(allocate()) {
@@ -113,8 +113,8 @@ auto try_with_relief(const Ledger& ledger, NodeId node, int64_t size, const Allo
   }
 }
 
-// Charges, allocates and lists, and has `order` order the memory after those who used it. `allocate` gives a
-// DataPtr or an address.
+// Charges, allocates and lists memory. `order` orders it after its users. `allocate` returns a DataPtr or an
+// address.
 template <class Allocate, class Order>
 auto charge_and_allocate(Ledger* ledger, size_t size, const Allocate& allocate, const Order& order)
     -> decltype(allocate()) {
@@ -141,7 +141,7 @@ auto charge_and_allocate(Ledger* ledger, size_t size, const Allocate& allocate, 
   return given;
 }
 
-// For the thread's current stream.
+// Orders the thread's current stream after the memory's users.
 void order_current(c10::DeviceIndex device, const void* data, Bytes size) {
   order_kernel(device, data, size, c10::cuda::getCurrentCUDAStream(device).unwrap());
 }
@@ -151,7 +151,7 @@ void order_current(c10::DeviceIndex device, const void* data, Bytes size) {
 void ChargingAllocator::open(Accountant* accountant, Relief relief, std::span<const NodeId> nodes) {
   close();
   the_target.store(&target_, std::memory_order_release);
-  auto* ledger = new Ledger;  // never freed: see ledger_
+  auto* ledger = new Ledger;  // Never freed: see ledger_.
   ledger->accountant = accountant;
   ledger->relief = std::move(relief);
   ledger->nodes.fill(kNoNode);
@@ -171,7 +171,7 @@ Bytes ChargingAllocator::live(c10::DeviceIndex device) const {
                                  : ledger->live[static_cast<size_t>(device)].load(std::memory_order_relaxed));
 }
 
-// While a graph is captured: no ledger.
+// Null while a graph is captured.
 Ledger* ChargingAllocator::ledger() const {
   if (captures_.load(std::memory_order_acquire) != 0) [[unlikely]]
     return nullptr;
@@ -183,7 +183,7 @@ void ChargingAllocator::emptyCache(c10::MempoolId_t pool) {
   for (c10::DeviceIndex index = 0; index < cards; ++index) {
     if (!c10::cuda::hasPrimaryContext(index)) continue;
     const c10::cuda::CUDAGuard on_card(index);
-    if (cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();  // of a card that is lost
+    if (cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();  // A lost GPU's error.
   }
   target_.emptyCache(pool);
 }
@@ -235,7 +235,8 @@ void ChargingAllocator::recordStream(const c10::DataPtr& memory, c10::cuda::CUDA
   target_.recordStream(theirs, stream);
 }
 
-// What a pool's checkpoint takes away is freed without its deleter; what it brings back has the target's.
+// Memory that a pool's checkpoint takes away is freed without its deleter; memory that it restores has the
+// target's deleter.
 caching::CheckpointDelta ChargingAllocator::setCheckpointPoolState(
     c10::DeviceIndex device, std::shared_ptr<caching::AllocatorState> state) {
   caching::CheckpointDelta delta = target_.setCheckpointPoolState(device, std::move(state));

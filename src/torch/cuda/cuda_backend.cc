@@ -25,7 +25,7 @@
 #include "torch/cuda/charging_allocator.h"
 #include "torch/errors.h"
 
-// By ATen/cuda/CUDAContextLight.h, which also wants the headers of cuBLAS and cuSPARSE.
+// Declared here because ATen/cuda/CUDAContextLight.h also needs the headers of cuBLAS and cuSPARSE.
 namespace at::cuda {
 TORCH_CUDA_CPP_API void clearCublasWorkspaces();
 }
@@ -33,17 +33,17 @@ TORCH_CUDA_CPP_API void clearCublasWorkspaces();
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
 
-// Kernels that are loaded at their first use and libraries' own memory take some hundreds of MiB past the
-// allocator.
+// Kernels that are loaded at their first use, and libraries' own memory, take some hundreds of MiB outside of
+// the allocator.
 constexpr Bytes kReserve = MiB(512);
 constexpr int64_t kReserveShare = 16;
 // The caching allocator takes segments of 2 and 20 MiB and of multiples of 2 MiB, and cannot fill them all.
 constexpr Bytes kSegmentRoom = MiB(64);
 constexpr int64_t kSegmentShare = 16;
 constexpr std::string_view kCoherentLink = "NVLink-C2C";
-// Of the caching allocator's counters, those over all its pools.
+// Index of the caching allocator's counters over all its pools.
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-// Above PyTorch's own (0), so that it stays.
+// Above PyTorch's own priority (0), so that PyTorch does not replace it.
 constexpr uint8_t kPriority = 100;
 
 struct CardMemory {
@@ -59,7 +59,7 @@ CardMemory memory_of(c10::DeviceIndex index) {
   return {Bytes(static_cast<int64_t>(free)), Bytes(static_cast<int64_t>(total))};
 }
 
-// Less than half of what is free is never left.
+// At least half of the free memory, so that a small GPU also gets a budget.
 Bytes default_budget(Bytes free) {
   const int64_t reserve = std::max(kReserve.count(), free.count() / kReserveShare);
   return round_up(Bytes(std::max({free.count() - reserve, free.count() / 2, kAlignment})));
@@ -71,10 +71,11 @@ int attribute(cudaDeviceAttr which, c10::DeviceIndex index) {
   return value;
 }
 
-// The card has no memory of its own. (One that reaches the host's over a coherent link, as a GH200, has.)
+// Whether the GPU has no memory of its own. (A GPU that reaches the host's memory over a coherent link, as a
+// GH200, has its own.)
 bool is_integrated(c10::DeviceIndex index) { return attribute(cudaDevAttrIntegrated, index) != 0; }
 
-// As the system names it: "0000:3b:00.0".
+// The address in the system's form: "0000:3b:00.0".
 std::string pci_address(c10::DeviceIndex card) {
   std::array<char, 32> address{};
   std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.0",
@@ -84,7 +85,7 @@ std::string pci_address(c10::DeviceIndex card) {
   return address.data();
 }
 
-// The NUMA node that all cards are near, if they share one.
+// The NUMA node of all GPUs, if they share one.
 std::optional<int> node_near(std::span<const c10::DeviceIndex> cards) {
   std::optional<int> common;
   for (const c10::DeviceIndex card : cards) {
@@ -95,7 +96,7 @@ std::optional<int> node_near(std::span<const c10::DeviceIndex> cards) {
   return common;
 }
 
-// As the driver's tools print it: "GPU-" and 32 hexadecimal digits in five groups.
+// The UUID in the form of the driver's tools: "GPU-" and 32 hexadecimal digits in five groups.
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU";
   for (size_t i = 0; i < sizeof uuid.bytes; ++i) {
@@ -110,8 +111,8 @@ std::string uuid_text(const cudaUUID_t& uuid) {
 
 Status refuse(const std::string& what) { return Status(Code::invalid_argument, what); }
 
-// Fills in a card's budget: by default what is free, parted among the processes that have it. An integrated
-// card's stays open: the host has a share in it, too.
+// Sets a GPU's budget: by default its free memory, divided among the processes that use it. An integrated
+// GPU's budget stays open, because the host uses the same memory.
 Status complete(NodeSpec& node, int sharers) {
   const auto index = static_cast<c10::DeviceIndex>(*node.index);
   const int count = c10::cuda::device_count();
@@ -137,9 +138,9 @@ Status check_backend() {
                 "PYTORCH_CUDA_ALLOC_CONF and change no allocator");
 }
 
-// Segments that grow: PyTorch's other ones cannot be split to the byte nor joined, so after a while of
-// evicting and fetching much of a budget lies in pieces that fit nothing, and a large piece may take 1 MiB
-// more than is charged. A program that has set it keeps its setting.
+// Makes segments expandable. PyTorch's other segments can be neither split to the byte nor joined. So after
+// some evictions and fetches much of a budget lies in pieces that fit no block. A large piece may also take 1
+// MiB more than its charge. A program that has set the option keeps its setting.
 void let_segments_grow() {
   const std::string set = c10::CachingAllocator::getAllocatorSettings();
   if (set.find("expandable_segments") != std::string::npos) return;
@@ -162,7 +163,7 @@ void restore_at_exit() {
 
 Status resolve(MachineSpec& spec) {
   std::vector<NodeSpec> nodes;
-  int sharers = spec.share.count;  // all have the same INNKEEPER_NODES
+  int sharers = spec.share.count;  // All sharers have the same INNKEEPER_NODES.
   const auto add_all = [&](std::optional<Bytes> budget) {
     const int count = c10::cuda::device_count();
     sharers = spec.share.sharers(count);
@@ -186,7 +187,7 @@ Status resolve(MachineSpec& spec) {
                   " nodes with all visible cards, host included; name fewer, as in cuda:0,cuda:1");
   }
   bool any = false;
-  std::optional<CardMemory> shared;  // with the host
+  std::optional<CardMemory> shared;  // Memory that integrated GPUs share with the host.
   for (NodeSpec& node : nodes) {
     if (node.make != NodeMake::cuda) continue;
     IK_RETURN_IF_ERROR(complete(node, sharers));
@@ -203,7 +204,7 @@ Bytes capacity(c10::DeviceIndex index) { return memory_of(index).total; }
 cost::GpuModel model(c10::DeviceIndex index) {
   cudaDeviceProp properties{};
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
-  constexpr double kKilo = 1e3;  // clocks are in kHz
+  constexpr double kKilo = 1e3;  // Clocks are in kHz.
   return cost::model_of({.name = properties.name,
                          .major = attribute(cudaDevAttrComputeCapabilityMajor, index),
                          .minor = attribute(cudaDevAttrComputeCapabilityMinor, index),
@@ -217,7 +218,7 @@ cost::GpuModel model(c10::DeviceIndex index) {
 plan::Speed speed(c10::DeviceIndex index, const cost::GpuModel& gpu) {
   const double memory = gpu.bytes();
   if (is_integrated(index))
-    return {memory, memory / 2};  // a copy within one memory reads and writes each byte
+    return {memory, memory / 2};  // A copy within one memory reads and writes each byte.
   if (attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, index) != 0)
     return {memory, cost::link_named(kCoherentLink).value().bandwidth};
   return {memory, pci_link_bandwidth(pci_address(index)).value_or(0)};
@@ -266,15 +267,15 @@ Bytes live(c10::DeviceIndex index) {
 
 void limit(c10::DeviceIndex index, Bytes budget) {
   at::globalContext().lazyInitDevice(c10::kCUDA);
-  const c10::cuda::CUDAGuard on_card(index);  // the allocator changes the current card
-  // What was allocated before us is not part of the budget.
+  const c10::cuda::CUDAGuard on_card(index);  // The allocator changes the current device.
+  // The budget does not include memory that was allocated before install().
   const Bytes allocated(caching::getDeviceStats(index).allocated_bytes[kAll].current);
   const Bytes uncharged = std::max(allocated - live(index), Bytes(0));
   const Bytes allowed = budget + uncharged + kSegmentRoom + Bytes(budget.count() / kSegmentShare);
   const double share = static_cast<double>(allowed.count()) / static_cast<double>(capacity(index).count());
   try {
-    caching::emptyCache();       // what is cached beyond a smaller budget goes now
-  } catch (const c10::Error&) {  // of every card: one of the others may be lost
+    caching::emptyCache();       // Frees cached memory beyond a smaller budget.
+  } catch (const c10::Error&) {  // emptyCache() waits for every GPU, and another one may be lost.
     (void)cudaGetLastError();
   }
   caching::setMemoryFraction(std::min(share, 1.0), index);
@@ -297,15 +298,15 @@ void take(c10::DeviceIndex index, Bytes budget) {
 }
 
 Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards) {
-  // On a thread of ours the current card would be the first, which may be others'.
+  // A thread of the engine has the first GPU as its current one, which may belong to another process.
   return {.lock =
               [near = node_near(cards), card = cards.front()](void* data, size_t size) {
                 const c10::cuda::CUDAGuard on_card(card);
-                // Before its pages are there, which locking them asks for.
+                // Before the pages exist; to lock them makes them exist.
                 if (near) (void)prefer_numa_node(data, size, *near);
                 const cudaError_t error = cudaHostRegister(data, size, cudaHostRegisterPortable);
                 if (error == cudaSuccess) return Status();
-                (void)cudaGetLastError();  // or the next check of a kernel would find it
+                (void)cudaGetLastError();  // Otherwise the next check of a kernel finds the error.
                 return Status(Code::unavailable, cudaGetErrorString(error));
               },
           .unlock =
@@ -322,7 +323,7 @@ at::Generator generator(c10::DeviceIndex index, uint64_t seed) {
   at::Generator& generator = mine[static_cast<size_t>(index)];
   if (!generator.defined()) generator = at::cuda::detail::createCUDAGenerator(index);
   const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_current_seed(seed);  // and its offset is 0 again
+  generator.set_current_seed(seed);  // Also resets the offset to 0.
   return generator;
 }
 

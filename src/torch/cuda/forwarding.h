@@ -1,11 +1,11 @@
-// A CUDA allocator that hands every call to another: what an allocator that only changes a few of them
-// derives from.
+// A CUDA allocator that forwards every call to another one: the base class of an allocator that changes only
+// a few calls.
 //
-// PyTorch's interface grows with its versions, and a virtual function that is not forwarded would silently do
-// what the base class does. So the list stands here alone, and tools/check_forwarding.py holds it to each
-// version's header.
+// PyTorch's interface grows with its versions, and a virtual function that is not forwarded would silently
+// behave as the base class does. So this file contains only the list of functions, and
+// tools/check_forwarding.py compares it with each version's header.
 //
-// Thread safety: as the allocator behind it. That must outlive this one.
+// Thread safety: as the allocator behind it. Requires: that one outlives this one.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>

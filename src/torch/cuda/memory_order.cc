@@ -18,16 +18,16 @@
 namespace innkeeper::torch_layer::cuda_backend {
 namespace {
 
-// A card that is, or was, a node. Memory outlives nodes, so it stays.
+// A GPU that is, or was, a node. It is never removed, because memory outlives nodes.
 struct Card {
   MemoryUsers users;
   std::optional<c10::Stream> compute;
   std::shared_ptr<DeviceHealth> health;
-  std::atomic<bool> known{false};  // the others are set
+  std::atomic<bool> known{false};  // Whether the other members are set.
 };
 
 Card& card(c10::DeviceIndex index) {
-  static auto& cards = *new std::array<Card, Ledger::kCards>;  // leaked: memory is freed at any time
+  static auto& cards = *new std::array<Card, Ledger::kCards>;  // Leaked: memory is freed at any time.
   return cards[static_cast<size_t>(index)];
 }
 
@@ -120,12 +120,12 @@ void MayUnmap::begin() {
   for (const Event& user : known->users.begin_unmapping()) wait(*known->compute, user);
 }
 
-// Called under the caching allocator's lock, on the card where nothing that is free suits.
+// Called under the caching allocator's lock, on a GPU that has no suitable free piece.
 class BeforeUnmapping final : public c10::FreeMemoryCallback {
  public:
   bool Execute() override {
     MayUnmap::begin();
-    return false;  // no more is free now
+    return false;  // The call has freed no memory.
   }
 };
 

@@ -1,12 +1,12 @@
-// Who may still touch a card's free memory (device/memory_users.h). PyTorch's caching allocator for CUDA
-// orders memory by the stream that it was taken on, so all that a node allocates is taken on its compute
-// queue; what other queues do with it is known here.
+// Records the queues that may still touch a GPU's free memory (device/memory_users.h). PyTorch's caching
+// allocator for CUDA orders memory by the stream on which it was allocated. So a node allocates all its
+// memory on its compute queue, and this file records the uses of other queues.
 //
-// The charging allocator tells of each piece that it gives out and gets back. Pieces of cards that are no
-// nodes are not looked at.
+// The charging allocator reports each piece that it hands out and gets back. Pieces of GPUs that are no nodes
+// are ignored.
 //
-// Where the caching allocator unmaps memory it waits for the stream that it was taken on, and for no other:
-// before it does, that stream is put behind all others' work on what is free.
+// Before the caching allocator unmaps memory, it waits for the stream on which it was allocated, and for no
+// other. So before that, this file orders the stream after all other queues' work on free memory.
 //
 // Thread safety: all functions.
 #pragma once
@@ -18,21 +18,21 @@
 
 namespace innkeeper::torch_layer::cuda_backend {
 
-// A piece goes back to the caching allocator now.
+// Notes a piece that now goes back to the caching allocator.
 void note_freed(c10::DeviceIndex index, const void* data, Bytes size);
-// A piece was given out by it, to a kernel or to a copy: `stream` waits for those who may still touch it.
-// Where that cannot be had, the whole card is waited for.
+// Orders `stream`, of a kernel or of a copy, after all work that may still touch a piece that the allocator
+// has handed out. If that is impossible, waits for the whole GPU.
 void order_kernel(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) noexcept;
 void order_copy(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) noexcept;
 
-// While the thread calls the caching allocator, which may unmap memory then.
+// Lives while the thread calls the caching allocator, which may unmap memory then.
 class MayUnmap {
  public:
   MayUnmap();
   ~MayUnmap();
   MayUnmap(const MayUnmap&) = delete;
   MayUnmap& operator=(const MayUnmap&) = delete;
-  // The caching allocator found nothing that suits, on the thread's current card.
+  // Called when the caching allocator found no suitable piece on the thread's current GPU.
   static void begin();
 
  private:

@@ -15,7 +15,7 @@ Cards::Cards(c10::intrusive_ptr<c10d::Backend> backend, NodeId node, c10::Device
 
 Cards::~Cards() {
   if (is_forked_child()) {
-    thread_.detach();  // it is the parent's
+    thread_.detach();  // The thread is the parent's.
     return;
   }
   {
@@ -57,7 +57,7 @@ Collective* Cards::next() {
   return first;
 }
 
-// The work's wait has the thread's current stream wait for it, and that stream has nothing else.
+// The work's wait makes the thread's current stream wait for it, and that stream has no other work.
 std::exception_ptr Cards::await(Collective& collective) const {
   try {
     const c10::DeviceGuard at(device_);

@@ -1,10 +1,10 @@
-// Collectives between cards, by another backend (NCCL) on tensors that are pinned at this process's card:
-// sums run on the card beside the operators of the backward that makes the next of them.
+// Collectives between GPUs, by another backend (NCCL) on tensors that are pinned at this process's GPU. A sum
+// runs on the GPU concurrently with the backward operators that compute the next operands.
 //
-// NCCL's works end for the host when they have been launched. What was lent must stay until they have run, so
-// a thread waits for that.
+// For the host, NCCL's works end when they have been launched. The exposed tensors must stay until the works
+// have run, so a thread waits for that.
 //
-// Thread safety: all.
+// Thread safety: all methods.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -21,21 +21,22 @@ namespace innkeeper::torch_layer {
 
 class Cards {
  public:
-  // `node`: the process's own; `device`: of its real tensors, which `backend` takes.
+  // `node`: the process's own; `device`: the device of its real tensors, which `backend` takes.
   Cards(c10::intrusive_ptr<c10d::Backend> backend, NodeId node, c10::Device device);
-  // Waits for all that was started.
+  // Waits for all started collectives.
   ~Cards();
   Cards(const Cards&) = delete;
   Cards& operator=(const Cards&) = delete;
 
-  // Whether NCCL knows the type. Every process must choose alike, so nothing else is asked of tensors.
+  // Whether NCCL knows the type. Every process must make the same choice, so it depends on nothing else of
+  // the tensors.
   static bool take(c10::ScalarType type);
 
   c10d::Backend& backend() const { return *backend_; }
   NodeId node() const { return node_; }
   c10::Device device() const { return device_; }
-  // A collective whose `inner` has been started, and that is looked after: ends it when the card is through
-  // with it.
+  // Ends a collective when the GPU is through with it. Requires: its `inner` is started, and look_after() was
+  // called for it.
   void watch(Collective& collective);
 
  private:

@@ -23,12 +23,12 @@ c10::intrusive_ptr<Future> future_of(Work& work) {
   }
 }
 
-// Those under way, so that who drops a work drops nothing that the other backend's thread still needs; and
-// the other backend's works, until its thread has dropped them.
+// Running collectives, so that a program that drops a work destroys no tensor that the other backend's thread
+// still needs. Also the other backend's works, until its thread has released them.
 class UnderWay {
  public:
   static UnderWay& all() {
-    static auto* const all = new UnderWay;  // never destroyed: works end at exit too
+    static auto* const all = new UnderWay;  // Never destroyed: works end at exit too.
     return *all;
   }
   void add(const std::shared_ptr<Collective>& held) {
@@ -40,7 +40,8 @@ class UnderWay {
     MutexLock lock(mutex_);
     works_.push_back(std::move(work));
   }
-  // What is dropped is dropped after the lock: destructors of tensors do anything.
+  // Destroys the ended collectives and works after it has released the lock, because tensors' destructors may
+  // call any code.
   void drop_those_left() {
     drop_held();
     drop_works();
@@ -66,12 +67,13 @@ class UnderWay {
     return taken;
   }
 
-  Mutex mutex_;  // a leaf
+  Mutex mutex_;  // Leaf lock.
   std::vector<std::shared_ptr<Collective>> held_ IK_GUARDED_BY(mutex_);
   std::vector<WorkPtr> works_ IK_GUARDED_BY(mutex_);
 };
 
-// Where there is no notice of the other's end, a work ends when it is waited for, or dropped.
+// A work. If there is no notice of the other work's end, this work ends when the program waits for it or
+// drops it.
 class CollectiveWork final : public Work {
  public:
   CollectiveWork(int rank, OpType type, std::shared_ptr<Collective> held, Ends ends)
@@ -94,7 +96,7 @@ class CollectiveWork final : public Work {
     if (held_->future->completed()) return;
     try {
       held_->inner->wait();
-    } catch (const std::exception&) {  // the caller did not ask
+    } catch (const std::exception&) {  // The caller did not request the result.
     }
   }
 
@@ -107,7 +109,7 @@ class CollectiveWork final : public Work {
   }
   Tensors result() override { return held_->outputs; }
   void synchronize() override { wait(kNoTimeout); }
-  // The other's wait knows of timeouts; its future is fulfilled a moment later.
+  // Passes the timeout to the other work's wait; the other work's future is fulfilled a moment later.
   bool wait(std::chrono::milliseconds timeout) override {
     Future& future = *held_->future;
     if (ends_by_itself_) {

@@ -1,10 +1,10 @@
-// A collective under way: another backend's, on tensors that are lent to it until it has ended.
+// A running collective of another backend, on tensors that are exposed to it until it has ended.
 //
-// References to Python's objects are in what it holds, and only threads that call us may drop those: the
-// other backend's would ask for Python's lock, and where the interpreter is ending that ends the process. The
-// tensors may be Python's; the other's work keeps its caller's thread-local state.
+// It holds references to Python's objects: the tensors may be Python's, and the other backend's work keeps
+// its caller's thread-local state. Only threads that call this backend may release them. A thread of the
+// other backend would need Python's lock, and a wait for it ends the process while the interpreter ends.
 //
-// Thread safety: as Work's; end() is for the thread that sees the other's end.
+// Thread safety: as Work's; end() is called by the thread that sees the other work's end.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -27,31 +27,31 @@ struct Collective {
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
-  // The other's has ended, with `error` or without one: gives the tensors back and fulfils the future.
-  // The caller touches nothing of this any more.
+  // Called when the other work has ended, with `error` or without one: releases the tensors and fulfils the
+  // future. The caller uses the collective no more afterwards.
   void end(std::exception_ptr error);
-  // After the other's end without error: what it wrote goes to the tensors. What went wrong, if anything.
+  // Copies the other work's results to the tensors, after its end without error. Returns an error, if any.
   std::exception_ptr collect();
 
   WorkPtr inner;
   LentTensors lent;
   std::vector<at::Tensor> outputs;
-  c10::IValue value;  // of the future: the outputs
+  c10::IValue value;  // Value of the future: the outputs.
   c10::intrusive_ptr<c10::ivalue::Future> future =
       c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  std::atomic<bool> left{false};  // end() is through
+  std::atomic<bool> left{false};  // Whether end() has finished.
 };
 
-// Who tells when a collective has ended.
+// The source of the notice that a collective has ended.
 enum class Ends {
-  by_its_future,  // of the other's work, on the other's thread
-  by_a_watcher,   // a watcher calls end()
+  by_its_future,  // The other work's future, on the other backend's thread.
+  by_a_watcher,   // A watcher calls end().
 };
 
-// Starts to look after a collective that has been started.
+// Makes a work for a started collective, which it ends with the other work.
 WorkPtr look_after(int rank, c10d::OpType type, std::shared_ptr<Collective> collective, Ends ends);
 
-// Drops those that have ended, and that have no other owner.
+// Destroys the ended collectives that have no other owner.
 void drop_ended_collectives();
 
 }  // namespace innkeeper::torch_layer

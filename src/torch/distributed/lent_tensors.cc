@@ -32,7 +32,7 @@ void LentTensors::add(const std::vector<at::Tensor>& tensors, bool written) {
 }
 
 void LentTensors::bring_to_host() {
-  if (!lists_.empty()) bring(runtime().engine().host());  // else it is a barrier, which needs no runtime
+  if (!lists_.empty()) bring(runtime().engine().host());  // A barrier has no tensors and needs no runtime.
 }
 
 void LentTensors::bring(NodeId node) {
@@ -46,7 +46,7 @@ void LentTensors::bring(NodeId node) {
   for (List& list : lists_) {
     for (const at::Tensor& tensor : list.managed) {
       if (!is_managed(tensor)) {
-        list.real.push_back(tensor.detach());  // who is lent it drops it on a thread of its own
+        list.real.push_back(tensor.detach());  // The other backend releases it on a thread of its own.
         continue;
       }
       if (tensor.layout() == c10::kSparse) {
@@ -83,7 +83,7 @@ void LentTensors::collect() {
 void LentTensors::give_back() noexcept {
   if (!pinned_.exchange(false)) return;
   Runtime* const running = runtime_if_started();
-  if (running == nullptr) return;  // in a child of fork()
+  if (running == nullptr) return;  // In a child of fork().
   running->engine().unpin_async(node_, accesses_);
 }
 

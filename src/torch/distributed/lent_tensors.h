@@ -1,10 +1,12 @@
-// Managed tensors that a collective works on outside of any operator: real tensors at one node, the host or a
-// card, over the same bytes, pinned there until the collective has ended, on whatever thread that is.
+// Managed tensors that a collective uses outside of any operator. They are exposed as real tensors over the
+// same bytes at one node, the host or a GPU. They are pinned there until the collective has ended, on any
+// thread.
 //
-// A real tensor here only borrows an address. Who is given one may keep it for longer than the bytes are
-// pinned, as a collective's work does, and must not touch them then.
+// A real tensor here only borrows an address. Its holder may keep it for longer than the bytes are pinned, as
+// a collective's work does, and must not touch them then.
 //
-// An operator that needs such a block elsewhere, or that writes it, waits until the collective has ended.
+// An operator that needs such a block on another node, or that writes it, waits until the collective has
+// ended.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,20 +25,21 @@ class LentTensors {
   LentTensors(const LentTensors&) = delete;
   LentTensors& operator=(const LentTensors&) = delete;
 
-  // Before bring(): what is to be lent. A tensor that is not managed, or has no bytes, is lent as another
-  // tensor of the same data, and a sparse one as a copy on the host. Throws for other layouts.
+  // Adds tensors to expose. Requires: before bring(). A tensor that is not managed, or has no bytes, is
+  // exposed as another tensor of the same data. A sparse tensor is exposed as a copy on the host. Throws for
+  // other layouts.
   void add(const std::vector<at::Tensor>& tensors, bool written);
-  // Brings all to `node` and pins them. Throws torch.OutOfMemoryError with the numbers; nothing is pinned
-  // then. On a card the calling thread's current stream has them from then on.
+  // Fetches all tensors to `node` and pins them. Throws torch.OutOfMemoryError with the byte counts; then
+  // nothing is pinned. On a GPU, the calling thread's current stream may use them from then on.
   void bring(NodeId node);
-  // The same on the host.
+  // As bring(), on the host.
   void bring_to_host();
   // The real tensors of the n-th add(), in its order.
   std::vector<at::Tensor>& of(size_t n) { return lists_[n].real; }
-  // After the collective, before give_back(), on any thread: what was written into copies goes to the sparse
-  // tensors. Throws torch.OutOfMemoryError.
+  // Copies the results in copies to the sparse tensors. Requires: after the collective, before give_back(),
+  // on any thread. Throws torch.OutOfMemoryError.
   void collect();
-  // Once, on any thread; again it does nothing.
+  // Unpins the tensors, on any thread. Further calls do nothing.
   void give_back() noexcept;
 
  private:
@@ -47,7 +50,7 @@ class LentTensors {
   };
   std::vector<List> lists_;
   NodeId node_ = kNoNode;
-  std::vector<Access> accesses_;  // each block once
+  std::vector<Access> accesses_;  // One access for each block.
   std::atomic<bool> pinned_{false};
 };
 

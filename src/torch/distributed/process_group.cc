@@ -22,13 +22,14 @@ using c10d::OpType;
 using c10d::Work;
 using Tensors = std::vector<Tensor>;
 
-// NCCL takes any shapes of the right numbers of elements for these; Gloo cuts along the first dimension.
+// The tensor as one dimension, if it is contiguous. For these operations NCCL takes any shapes with the right
+// numbers of elements; Gloo cuts along the first dimension.
 Tensor flat(const Tensor& x) { return x.is_contiguous() ? x.view({-1}) : x; }
 
-// A message under way, by a copy on the host.
+// A message in transit, by a copy on the host.
 class MessageWork final : public Work {
  public:
-  // `target`: where what is received goes; undefined for what is sent.
+  // `target`: the tensor that receives the message; undefined for a sent message.
   MessageWork(int rank, OpType type, WorkPtr inner, Tensor copy, Tensor target)
       : Work(rank, type), inner_(std::move(inner)), copy_(std::move(copy)), target_(std::move(target)) {}
 
@@ -62,7 +63,7 @@ class ProcessGroup final : public Backend {
         inner_(std::move(inner)),
         make_cards_(std::move(make_cards)) {}
   ~ProcessGroup() override {
-    cards_.reset();  // these two end what is under way
+    cards_.reset();  // Both destructors end the running collectives.
     inner_.reset();
     drop_ended_collectives();
   }
@@ -219,14 +220,16 @@ class ProcessGroup final : public Backend {
     bool written;
   };
 
-  // Which backend a collective may go by. Every process chooses alike: by the operation and the types alone.
+  // Backends for a collective. Every process makes the same choice, because it depends only on the operation
+  // and the types.
   enum class Way { host, cards };
 
   static Way way_of(const c10d::ReduceOp& op) {
-    return op.op_ <= c10d::ReduceOp::MAX ? Way::cards : Way::host;  // no operations on bits
+    return op.op_ <= c10d::ReduceOp::MAX ? Way::cards : Way::host;  // NCCL has no operations on bits.
   }
 
-  // NCCL gives a work for these alone. Who asked for another waits for ours.
+  // NCCL returns a work only for asynchronous operations. For a synchronous call, c10d waits for the managed
+  // work.
   template <class Options>
   static Options asynchronous(const Options& options) {
     Options theirs = options;
@@ -240,7 +243,7 @@ class ProcessGroup final : public Backend {
     });
   }
 
-  // Those of the group, made by its first collective that may go between cards; null without.
+  // The group's GPU backend, made by the first collective that may go between GPUs; null if there is none.
   Cards* cards() {
     if (const MakeCards make = std::exchange(make_cards_, nullptr)) {
       if (std::optional<CardBackend> made = make()) {
@@ -251,7 +254,7 @@ class ProcessGroup final : public Backend {
     return cards_.get();
   }
 
-  // Lends what `collective` has been told of, starts the other backend's work and looks after it.
+  // Exposes the collective's tensors, starts the other backend's work and looks after it.
   template <class Start>
   WorkPtr launch(OpType type, Cards* cards, const std::shared_ptr<Collective>& collective, Start&& start) {
     if (cards == nullptr) {
@@ -267,7 +270,7 @@ class ProcessGroup final : public Backend {
     return work;
   }
 
-  // What is written is the result.
+  // Runs a collective on lists of tensors. The result consists of the written tensors.
   template <class Start>
   WorkPtr run(OpType type, Way way, const std::vector<Use>& uses, Start&& start) {
     refuse_in_forked_child();
@@ -283,7 +286,7 @@ class ProcessGroup final : public Backend {
                   [&](Backend& other) { return start(other, collective->lent); });
   }
 
-  // For those that take a list for each rank beside a list.
+  // Runs a collective that takes a list for each rank and one more list.
   template <class Start>
   WorkPtr run_lists(OpType type, Way way, const std::vector<Tensors>& lists, bool lists_written,
                     const Tensors& list, bool list_written, Start&& start) {

@@ -1,11 +1,12 @@
-// The c10d backend of the managed device: hands collectives on managed tensors to another backend, as real
-// tensors: to Gloo on the host, or to NCCL on the processes' cards.
+// The c10d backend of the managed device. It passes collectives on managed tensors to another backend, as
+// real tensors: to Gloo on the host, or to NCCL on the processes' GPUs.
 //
-// Collectives are asynchronous as the other backend's are: a work object ends, and its future is fulfilled,
-// when the other's has ended and the tensors are the engine's again. Errors and timeouts are the other's own.
+// Collectives are as asynchronous as the other backend's. A work ends, and its future is fulfilled, when the
+// other work has ended and the engine has the tensors again. Errors and timeouts are the other backend's own.
 //
-// Point to point messages go by a copy: their works have no future, so there is no moment to give a
-// tensor back that its program never waits for. What was received is there when its work has been waited for.
+// Point-to-point messages use a copy on the host. Their works have no future, so there is no moment at which
+// a tensor could be released if its program never waits. A received tensor has its data when its program has
+// waited for the work.
 //
 // Thread safety: as c10d's backends: one thread at a time calls a group's collectives.
 #pragma once
@@ -19,16 +20,16 @@
 
 namespace innkeeper::torch_layer {
 
-// A backend for tensors of this process's node of that name.
+// A backend for tensors of this process's node with that name.
 struct CardBackend {
   c10::intrusive_ptr<c10d::Backend> backend;
   std::string node;
 };
-// Asked once, by the first collective that could go between cards, in every process of the group at the same
-// collective. Nothing where some process has no card of its own.
+// Called once, by the first collective that could go between GPUs, in every process of the group at the same
+// collective. Returns nothing if some process has no GPU of its own.
 using MakeCards = std::function<std::optional<CardBackend>()>;
 
-// `inner`: a backend that takes CPU tensors. It may serve CPU tensors of the same group at the same time.
+// `inner`: a backend for CPU tensors. It may serve CPU tensors of the same group at the same time.
 IK_EXPORT c10::intrusive_ptr<c10d::Backend> make_process_group(c10::intrusive_ptr<c10d::Backend> inner,
                                                                MakeCards make_cards = nullptr);
 

@@ -9,7 +9,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// The process group is asked as for dense tensors; it knows what to do with sparse ones.
+// Calls the process group as for dense tensors; it handles sparse ones.
 void as_dense(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(kManagedKey), stack);
 }

@@ -1,5 +1,5 @@
-// A kernel of LibTorch's that makes tensors on the current device, run with the right one current. LibTorch's
-// kernels for CUDA are generated with such a guard, those for other back ends without.
+// Runs a kernel of LibTorch's that makes tensors on the current device with the right device current.
+// LibTorch's kernels for CUDA are generated with such a guard, those for other backends without one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@
 namespace innkeeper::torch_layer {
 namespace detail {
 
-// The index that the arguments say: that of a device argument, else that of the first managed tensor.
+// The index in the arguments: that of a device argument, else that of the first managed tensor.
 struct SaidIndex {
   c10::DeviceIndex of_device = -1;
   c10::DeviceIndex of_tensor = -1;
@@ -27,7 +27,7 @@ struct SaidIndex {
   template <class Other>
   void look_at(const Other&) {}
 
-  c10::DeviceIndex index() const { return of_device >= 0 ? of_device : of_tensor; }  // -1: the current one
+  c10::DeviceIndex index() const { return of_device >= 0 ? of_device : of_tensor; }  // -1: the current index.
 };
 
 template <auto kernel, class Function>

@@ -1,9 +1,10 @@
-// Scaled dot product attention asks the device that computes which kernel it would choose, so that the
-// managed device takes the same one, backward included: the derivative formula of the kernel that ran.
+// Scaled dot product attention. The managed device takes the kernel that the computing device would choose,
+// backward included: the derivative formula of the kernel that ran.
 //
-// The host and simulated accelerators: the CPU's choice. Cards: CUDA's. What a fused kernel keeps for its
-// backward is private to a kind of device; all nodes that compute are of one kind then, so the backward finds
-// that kind wherever it runs. With cards beside simulated accelerators the choice is the math kernel.
+// On the host and simulated accelerators it is the CPU's choice; on GPUs it is CUDA's. State that a fused
+// kernel keeps for its backward is private to a kind of device. Then all computing nodes are of one kind, so
+// the backward finds that kind on every node. If the machine has both GPUs and simulated accelerators, the
+// choice is the math kernel.
 #include <ATen/ATen.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
@@ -20,7 +21,7 @@ namespace {
 
 constexpr auto kMath = static_cast<int64_t>(sdp::SDPBackend::math);
 constexpr auto kFlash = static_cast<int64_t>(sdp::SDPBackend::flash_attention);
-// What CUDA's flash kernel wants the size of a head to be a multiple of.
+// CUDA's flash kernel requires head sizes that are multiples of this.
 constexpr int64_t kHeadMultiple = 8;
 
 bool is_plain(const at::Tensor& x) { return !x.is_nested() && !x.is_sparse(); }
@@ -56,9 +57,9 @@ at::Tensor padded(const at::Tensor& x) {
 
 bool is_to_be_moved(const at::Tensor& x) { return x.defined() && x.device().is_cpu() && moves_cpu_tensors(); }
 
-// PyTorch composes it by the device's type, and takes the CPU's flash kernel for one that it does not know.
-// It refuses operands of two devices before any kernel sees them, so those of the CPU are moved here
-// (mixed_move.h).
+// PyTorch composes this operator by the device's type, and takes the CPU's flash kernel for a type that it
+// does not know. It refuses operands of two devices before any kernel sees them, so CPU operands are moved
+// here (mixed_move.h).
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
                      std::optional<double> scale, bool enable_gqa) {
@@ -75,7 +76,7 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
                                             has_mask ? std::optional<at::Tensor>(there(*mask)) : std::nullopt,
                                             dropout_p, is_causal, scale, enable_gqa);
   }
-  // A mask rules CUDA's flash kernel out.
+  // CUDA's flash kernel supports no mask.
   const bool may_be_flash = runs_cuda_kernels() && !has_mask;
   if (!may_be_flash ||
       choose_attention(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa) != kFlash) {
@@ -92,7 +93,7 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
 
 }  // namespace
 
-// CompositeImplicit: see random_ops.cc.
+// Both keys, because the operator is CompositeImplicit: see random_ops.cc.
 void register_attention() {
   kernels_for("aten", kManagedAutogradKey).impl("scaled_dot_product_attention", attention);
   torch::Library& m = kernels_for("aten", kManagedKey);

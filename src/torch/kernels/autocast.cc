@@ -1,5 +1,5 @@
 // Mixed precision on the managed device: torch.autocast("managed") casts as torch.autocast("cuda") does, by
-// PyTorch's own lists. The lower precision is float16 unless the program says otherwise, as on CUDA.
+// PyTorch's own lists. The lower precision is float16 unless the program chooses another one, as on CUDA.
 #include <ATen/autocast_mode.h>
 
 #include <optional>
@@ -25,7 +25,7 @@ at::Tensor binary_cross_entropy_is_unsafe(const at::Tensor&, const at::Tensor&,
       "torch.nn.BCEWithLogitsLoss, which are safe.");
 }
 
-// PyTorch's lists name these without their namespace.
+// PyTorch's lists use these names without their namespace.
 using at::IntArrayRef;
 using at::Scalar;
 using at::ScalarType;
@@ -41,8 +41,9 @@ using at::Tensor;
   _(rnn_relu, input) \
   _(rnn_relu, data)
 
-// The operands of one operator, which casts only what is on the device: CPU tensors beside managed ones are
-// moved first, as operators move them anyway (mixed_move.h), since what is cast after the move would differ.
+// The operands of one operator. A cast applies only to operands on the device. CPU tensors beside managed
+// ones are moved first, as operators move them anyway (mixed_move.h); a cast after the move would give
+// another result.
 class CastOperands {
  public:
   explicit CastOperands(std::string_view op) : op_(op) {}
@@ -90,7 +91,7 @@ class CastOperands {
   bool on_cpu_ = false;
 };
 
-// What PyTorch's macros call `m`: registers their kernels behind the move.
+// The object `m` of PyTorch's macros: registers their kernels so that the move runs first.
 class MovingLibrary {
  public:
   explicit MovingLibrary(torch::Library& library) : library_(library) {}

@@ -1,5 +1,5 @@
-// Batch norm takes cuDNN's kernel where it would on a card: PyTorch composes it by the device's type, and
-// takes its own kernel for one that it does not know.
+// Batch norm with cuDNN's kernel where a GPU would take it. PyTorch composes batch norm by the device's type,
+// and takes its own kernel for a type that it does not know.
 #include <ATen/ATen.h>
 #include <ATen/native/Normalization.h>
 #include <ATen/ops/_batch_norm_impl_index_native.h>
@@ -16,7 +16,7 @@ namespace {
 using OptionalTensor = std::optional<at::Tensor>;
 using Normed = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, int64_t>;
 
-// How _batch_norm_impl_index_backward knows cuDNN's.
+// The number of cuDNN's kernel for _batch_norm_impl_index_backward.
 constexpr int64_t kCudnn = 1;
 
 at::Tensor value_of(const OptionalTensor& x) { return x.value_or(at::Tensor()); }
@@ -52,7 +52,7 @@ Normed batch_norm(const at::Tensor& input, const OptionalTensor& weight, const O
 
 }  // namespace
 
-// CompositeImplicit: see random_ops.cc.
+// Both keys, because the operator is CompositeImplicit: see random_ops.cc.
 void register_batch_norm() {
   for (const c10::DispatchKey key : {kManagedAutogradKey, kManagedKey}) {
     kernels_for("aten", key).impl("_batch_norm_impl_index", batch_norm);

@@ -1,10 +1,10 @@
-// Kernels that a compiler wrote for the host (torch.compile with Inductor), as an operator. So a compiled
-// kernel's operands are made resident, its node is chosen, and what it wrote counts, as for any other; and a
-// compiled model need not fit.
+// Kernels that a compiler wrote for the host (torch.compile with Inductor), as an operator. As for any other
+// operator, the engine makes the operands resident, chooses the node, and counts the written operands as
+// written. So a compiled model need not fit.
 //
 //   innkeeper::compiled(Tensor[] read, Tensor(a!)[] written, int kernel, int[] sizes) -> ()
 //
-// `kernel`: the address of a CompiledKernel, which lives as long as the process. `sizes`: what it asks for.
+// `kernel`: the address of a CompiledKernel, which lives as long as the process. `sizes`: its size arguments.
 // Strides and offsets are the tensors'; the kernel was written for them.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace innkeeper::torch_layer {
 
-// `data`: where each tensor begins, those that are read first.
+// `data`: the address of each tensor's data, read tensors first.
 using CompiledKernel = void (*)(void* const* data, const int64_t* sizes);
 
 void register_compiled();

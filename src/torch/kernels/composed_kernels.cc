@@ -29,7 +29,7 @@ namespace {
 using at::Tensor;
 using c10::DispatchKey;
 
-// Dense operands, and results that are composed: by their names, for the schema does not say it.
+// Operators with dense operands and composed results, by name, because the schema does not tell.
 constexpr std::array<std::string_view, 13> kComposes = {
     "aten::_make_per_channel_quantized_tensor",
     "aten::_make_per_tensor_quantized_tensor",
@@ -46,7 +46,7 @@ constexpr std::array<std::string_view, 13> kComposes = {
     "aten::quantize_per_tensor_dynamic",
 };
 
-// Replaces every tensor in an argument or a result by what `map` makes of it.
+// Replaces every tensor in an argument or a result by the result of `map`.
 template <class Map>
 void map_tensors(c10::IValue& value, Map map) {
   if (value.isTensor()) {
@@ -88,7 +88,8 @@ class ComposedCall : public WholeAndOnce {
   static NodeId node(const OperatorCall& call) { return call.runtime().engine().host(); }
 
   void compute(OperatorCall& call) {
-    // Before the call looks who else holds its real tensors, whatever happens.
+    // Releases the composed real tensors on every exit, before the call looks for outside holders of its real
+    // tensors.
     struct LetGo {
       ~LetGo() { lent.clear(); }
       std::vector<Lent>& lent;
@@ -145,14 +146,14 @@ class ComposedCall : public WholeAndOnce {
     }
   }
 
-  // Operands come in the order in which take() took them.
+  // The real tensor of an operand. Operands come in the order in which take() took them.
   Tensor real(OperatorCall& call, const Tensor& x) {
     if (!is_managed(x)) return x;
     if (!is_composed(x)) return call.real(next_operand_++);
     const size_t place = next_lent_++;
     Lent& lent = lent_[place];
     next_operand_ += parts_count(x);
-    // Kernels ask whether two operands are one tensor: sums and products of compressed sparse ones do.
+    // Kernels compare identities of operands: sums and products of compressed sparse tensors do.
     const auto before = std::find_if(lent_.begin(), lent_.begin() + static_cast<std::ptrdiff_t>(place),
                                      [&](const Lent& other) { return other.managed.is_same(x); });
     if (&*before != &lent) {
@@ -161,7 +162,7 @@ class ComposedCall : public WholeAndOnce {
       return lent.real;
     }
     lent.real = assemble(x, real_parts(call, lent));
-    // _sparse_mm_reduce_impl asks its operands whether to keep what its backward pass will read.
+    // _sparse_mm_reduce_impl decides by its operands whether to keep data for its backward pass.
     if (requires_grad_ && is_sparse(x)) lent.real.set_requires_grad(true);
     return lent.real;
   }
@@ -176,7 +177,7 @@ class ComposedCall : public WholeAndOnce {
     return parts;
   }
 
-  // A kernel that writes a sparse tensor may have given it other parts, or another shape.
+  // Takes over the parts or the shape that a kernel gave a sparse tensor that it wrote.
   static void settle(OperatorCall& call, const Lent& lent) {
     if (!lent.written || lent.managed.is_nested()) return;
     if (lent.managed.is_quantized()) return show_quantized(lent.managed, lent.real);
@@ -203,7 +204,7 @@ class ComposedCall : public WholeAndOnce {
     return call.give_back(real);
   }
 
-  // With an operand, of which the result may be a view.
+  // Whether the result has an operand's quantizer; it may be a view of that operand.
   bool shares_quantizer(const Tensor& real) const {
     return std::any_of(lent_.begin(), lent_.end(), [&](const Lent& lent) {
       return lent.real.is_quantized() &&
@@ -218,10 +219,10 @@ class ComposedCall : public WholeAndOnce {
   std::vector<Lent> lent_;
   size_t next_operand_ = 0;
   size_t next_lent_ = 0;
-  bool requires_grad_ = false;  // of any operand
+  bool requires_grad_ = false;  // Some operand requires a gradient.
 };
 
-// LibTorch's kernel for nested CPU tensors, where it does nothing but call operators on their buffers.
+// Runs LibTorch's kernel for nested CPU tensors, for operators that only call operators on their buffers.
 void run_by_parts(const ManagedOp& op, torch::jit::Stack* stack) {
   op.signature->op.redispatchBoxed(c10::DispatchKeySet(DispatchKey::NestedTensorCPU), stack);
 }
@@ -253,8 +254,8 @@ void run_composed(const ManagedOp& op, torch::jit::Stack* stack) {
   run_moved(op, stack, &run_composed);
 }
 
-// Where composed CPU tensors have a kernel, ours runs it, unless composed_parts.cc has one; the rest
-// decomposes here as it does there.
+// Registers a kernel for each operator with a kernel for composed CPU tensors, unless composed_parts.cc has
+// one. All other operators decompose as on the CPU.
 void register_composed_operators() {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {

@@ -1,8 +1,10 @@
-// Operators that PyTorch composes of others, and that compare their operands' devices before any of those
-// runs, or the device of `out`. CPU operands beside managed ones are moved first (operator/mixed_move.h), and
-// what was written goes back. All others move at the operators that they are composed of. Not rms_norm, which
-// models call in each layer: it would pay for the look at its operands, and only a CPU input with a managed
-// weight is amiss, whose result stays on the CPU.
+// Operators that PyTorch composes of others, and that compare their operands' devices, or the device of
+// `out`, before any of those runs. Here CPU operands beside managed ones are moved first
+// (operator/mixed_move.h), and written ones are copied back. All other composed operators move operands in
+// the operators of which they are composed.
+//
+// rms_norm is not listed, because models call it in each layer, and the check of its operands would cost time
+// each time. Only a CPU input with a managed weight differs: its result stays on the CPU.
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -70,10 +72,11 @@ bool is_written(const c10::OperatorHandle& op, size_t argument) {
   return alias != nullptr && alias->isWrite();
 }
 
-// One without dimensions, too: these operators compare its device as any other's.
+// Whether the tensor moves. A tensor without dimensions does, too, because these operators compare its device
+// as well.
 bool moves(const at::Tensor& x) { return x.defined() && x.device().is_cpu(); }
 
-// The device of the first managed operand, if there is one and a CPU operand is to move to it.
+// The device of the first managed operand, if there is one and a CPU operand must move to it.
 std::optional<c10::Device> device_to_move_to(c10::ArrayRef<c10::IValue> operands) {
   std::optional<c10::Device> device;
   bool mixed = false;
@@ -89,7 +92,7 @@ std::optional<c10::Device> device_to_move_to(c10::ArrayRef<c10::IValue> operands
   return mixed && moves_cpu_tensors() ? device : std::nullopt;
 }
 
-// The CPU operands of one call moved to the device; after it, what was written of them goes back.
+// The CPU operands of one call, moved to the device. After the call, written ones are copied back.
 class Moved {
  public:
   Moved(const c10::OperatorHandle& op, c10::Device device, torch::jit::Stack& stack)
@@ -108,7 +111,7 @@ class Moved {
     }
   }
 
-  // None of these operators writes more than one tensor, which it returns.
+  // Copies the written operand back. None of these operators writes more than one tensor, which it returns.
   void give_back() {
     if (!written_.defined()) return;
     const at::Tensor result = stack_.back().toTensor();
@@ -143,7 +146,7 @@ void compose_of_moved(const c10::OperatorHandle& op, c10::DispatchKeySet, torch:
 
 void register_composed_moves() {
   for (const char* name : kCompareDevices) {
-    // Autograd records the moves; without it, in inference mode, the other key is asked.
+    // Autograd records the moves; in inference mode the dispatcher uses the other key.
     for (const c10::DispatchKey key : {kManagedKey, kManagedAutogradKey})
       kernels_for("aten", key).impl(name, torch::CppFunction::makeFromBoxedFunction<&compose_of_moved>());
   }

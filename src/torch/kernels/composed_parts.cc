@@ -1,6 +1,6 @@
-// What makes sparse and nested managed tensors, shows their parts or copies part by part: LibTorch's own
-// kernels, which use the parts as any dense managed tensors and touch no bytes themselves. The rest runs on
-// the host (composed_kernels.h).
+// Operators that make sparse and nested managed tensors, show their parts, or copy part by part. They are
+// LibTorch's own kernels, which use the parts as ordinary dense managed tensors and touch no bytes
+// themselves. All other operators run on the host (composed_kernels.h).
 #include <ATen/NativeFunctions.h>
 
 #include "torch/kernels/at_device.h"
@@ -61,8 +61,8 @@ void register_compressed_parts() {
   m.impl("zero_", at_device<&at::native::zero_sparse_csr_>());
 }
 
-// A nested tensor's sizes, strides and offsets are the host's, on every device: its constructor reads them.
-// Who loads a file by map_location has them on the managed device.
+// A nested tensor's sizes, strides and offsets are on the host for every device, because its constructor
+// reads them. A program that loads a file with map_location has them on the managed device.
 at::Tensor nested_view(const at::Tensor& buffer, const at::Tensor& sizes, const at::Tensor& strides,
                        const at::Tensor& offsets) {
   return at::native::_nested_view_from_buffer(buffer, sizes.cpu(), strides.cpu(), offsets.cpu());

@@ -1,6 +1,6 @@
-// What is ours of convolutions: the form in which PyTorch's tracer meets them, and the "overrideable" pair in
-// which those of unknown devices end. Ordinary calls never come to the pair, because convolution and
-// convolution_backward are taken whole; who calls it directly is led back to those.
+// Special forms of convolutions: the form that PyTorch's tracer records, and the "overrideable" pair to which
+// PyTorch leads unknown devices. Ordinary calls never reach the pair, because the device implements
+// convolution and convolution_backward as a whole. A direct call of the pair is passed on to those two.
 #include <ATen/ATen.h>
 #include <ATen/TracerMode.h>
 #include <ATen/ops/convolution_native.h>
@@ -33,7 +33,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
                                          dilation, transposed, output_padding, std::move(groups), wanted);
 }
 
-// PyTorch's tracer (torch.jit.trace) records not convolution, but what it is composed of.
+// PyTorch's tracer (torch.jit.trace) does not record convolution, but its composition.
 at::Tensor traced_convolution(const at::Tensor& input, const at::Tensor& weight,
                               const std::optional<at::Tensor>& bias, c10::SymIntArrayRef stride,
                               c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation, bool transposed,

@@ -20,7 +20,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// Where bytes that leave for the CPU are read: on the host if they are there, else on the owner.
+// The node from which bytes for the CPU are read: the host if they are there, else a node that holds them.
 NodeId where_to_read(Runtime& runtime, Block& block, NodeId fallback) {
   Engine& engine = runtime.engine();
   if (block.size() == Bytes(0) || engine.table().has_replica(block, engine.host())) return engine.host();
@@ -31,7 +31,8 @@ NodeId where_to_read(Runtime& runtime, Block& block, NodeId fallback) {
   return fallback;
 }
 
-// Where bytes from elsewhere arrive: where the target is, its real device's node, or the thread's home.
+// The node for bytes from another device: the target's node, the node of the source's device, or the thread's
+// preferred node.
 NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& source, Block& target) {
   Engine& engine = runtime.engine();
   if (has_device_per_node()) return call.choose();
@@ -42,15 +43,16 @@ NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& so
   return there != kNoNode && !runtime.backend(there).host ? there : call.choose();
 }
 
-// The node's device, if a copy may run on its copy queues (residency/movement/program_copy.h). A program that does not
-// speak CUDA may have tensors of its own on a GPU, and streams that order what they do to page-locked memory.
+// The node's device, if a copy may run on its copy queues (residency/program_copy.h). A program that does not
+// use the name `cuda` may have its own tensors on a GPU, and its own streams that order accesses to
+// page-locked memory.
 C10Device* device_with_copy_queues(Runtime& runtime, NodeId node) {
   const NodeBackend& backend = runtime.backend(node);
   if (backend.host || (backend.accelerator->is_programs_too() && !has_device_per_node())) return nullptr;
   return dynamic_cast<C10Device*>(&runtime.engine().device(node));
 }
 
-// Between managed tensors, or one of them and another device.
+// A copy between managed tensors, or between a managed tensor and one of another device.
 class CopyCall : public WholeAndOnce {
  public:
   CopyCall(const at::Tensor& source, const at::Tensor& target, bool non_blocking)
@@ -83,7 +85,8 @@ class CopyCall : public WholeAndOnce {
       throw_if_error(call.runtime().pinned_copies().order_after(device, Queue::compute, host_range()),
                      name());
     }
-    // Who copies to the CPU reads next, and knows of no queue of ours.
+    // A program that copies to the CPU reads the bytes next, and knows no queue of the engine, so this copy
+    // blocks.
     const Backend* const accelerator = call.runtime().backend(call.node()).accelerator;
     const bool may_go_on = (from_managed_ && to_managed_) ||
                            (!from_managed_ && accelerator != nullptr && accelerator->keeps_pinned_memory());
@@ -101,8 +104,8 @@ class CopyCall : public WholeAndOnce {
     return call.choose();
   }
 
-  // The host, where what a kernel makes of the bytes, because it converts or gathers them, does not fit
-  // beside the tensor at `node`. A tensor is written where its user has pinned it.
+  // The host, if a copy kernel's intermediate tensor (for a conversion or a gather) does not fit beside the
+  // tensor at `node`. A tensor that the user has pinned is written there.
   NodeId with_room(Runtime& runtime, NodeId node) const {
     const bool on_host = from_managed_ == to_managed_ || !host_end().is_cpu() || runtime.backend(node).host;
     if (on_host || source_.numel() == 0 || has_equal_layout(source_, target_)) return node;
@@ -123,7 +126,7 @@ class CopyCall : public WholeAndOnce {
     return {host.storage().data(), host.storage().nbytes(), written};
   }
 
-  // One copy between page-locked and managed memory, which the program does not wait for.
+  // Whether the call is one copy between page-locked and managed memory, for which the program need not wait.
   bool needs_no_kernel() const {
     if (!non_blocking_ || from_managed_ == to_managed_ || !host_end().is_cpu()) return false;
     return source_.numel() != 0 && has_equal_layout(source_, target_) &&
@@ -171,8 +174,8 @@ class ScalarCall : public WholeAndOnce {
   at::Scalar value_;
 };
 
-// Fresh memory for a block on the node where its bytes are, and what fits of them; the call's end hands it to
-// the engine.
+// Allocates fresh memory for a block on the node that holds its bytes, and copies the bytes that fit. The
+// call's end hands the memory to the engine.
 class ResizeCall : public WholeAndOnce {
  public:
   // `whole`: all bytes of the block.
@@ -218,8 +221,8 @@ class ResizeCall : public WholeAndOnce {
 
 namespace {
 
-// The tensor on the CPU, over a copy of all bytes of its block that no budget counts: for a reader where
-// every node is full. Undefined where it cannot be made.
+// The tensor on the CPU, over a copy of all bytes of its block that is charged to no budget: for a reader
+// while every node is full. Undefined if it cannot be made.
 at::Tensor uncounted_copy(const at::Tensor& managed) {
   Runtime& machine = runtime();
   if (!machine.has_data() || !managed.has_storage() || managed.is_quantized() ||
@@ -237,7 +240,8 @@ at::Tensor uncounted_copy(const at::Tensor& managed) {
   return whole;
 }
 
-// Reading needs no room: what finds none beside what fills the nodes is read where it lies.
+// Runs the call. If it finds no free space, reads the bytes from their present node, because reading needs no
+// node's memory.
 template <class Call, class Read>
 auto drive_or_read(Call& call, const at::Tensor& managed, const Read& read)
     -> std::decay_t<decltype(drive(call))> {

@@ -15,7 +15,7 @@ bool is_dense_and_direct(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() && !x.is_conj() && !x.is_neg() && !x._is_zerotensor();
 }
 
-// A pin on a replica, if it is valid now.
+// A pin on a replica, if the replica is valid now.
 class TriedPin {
  public:
   TriedPin(Engine& engine, Block& block, NodeId node)
@@ -37,7 +37,7 @@ class TriedPin {
   bool held_;
 };
 
-// Copies between two nodes tensors that one copy of memory makes equal, so that no kernel needs memory.
+// A copy between two nodes of tensors that one copy of memory makes equal, so that no kernel needs memory.
 class AcrossCall : public WholeAndOnce {
  public:
   AcrossCall(const at::Tensor& source, const at::Tensor& target, bool non_blocking, NodeId from)
@@ -69,8 +69,9 @@ class AcrossCall : public WholeAndOnce {
   bool done_ = false;
 };
 
-// The node to read the source from: the one that it prefers, else another that has it. Not the host, where a
-// copy may still be arriving. kNoNode if there is none, and if the target's node has the bytes already.
+// The node from which to read the source: the node that it prefers, else another computing node that has it.
+// Not the host, where a copy may still be arriving. kNoNode if there is none, or if the target's node has the
+// bytes already.
 NodeId node_to_read(const at::Tensor& source, const at::Tensor& target) {
   const Engine& engine = runtime().engine();
   const Block& block = *block_of(source);
@@ -103,7 +104,8 @@ bool copy_across(const at::Tensor& source, const at::Tensor& target, bool non_bl
   if (source.numel() == 0) return false;
   if (has_equal_layout(source, target)) return copy_equal_layout(source, target, non_blocking);
   if (node_to_read(source, target) == kNoNode) return false;
-  // A kernel of the source's node makes the bytes dense, and one of the target's node does what is left.
+  // A kernel of the source's node makes the bytes dense, and one of the target's node does the remaining
+  // conversion.
   const Unseen unseen;
   const at::Tensor dense = is_dense_and_direct(source)
                                ? source

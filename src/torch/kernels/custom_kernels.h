@@ -1,9 +1,9 @@
-// Operators that the managed device has kernels of its own for, beside the boxed function (fallback.h): those
-// that make tensors or change what one shows, those that PyTorch composes by the device's type, and the hot
-// ones without boxing.
+// Operators for which the managed device has its own kernels, beside the boxed function (fallback.h). They
+// make tensors or change a tensor object's view, are composed by PyTorch by the device's type, or are hot and
+// need no boxing.
 //
-// They are registered by calls, not by TORCH_LIBRARY_IMPL: the boxed function is registered for the operators
-// that have no kernel by then, and among the static objects of a library nothing says which is made first.
+// They are registered by calls, not by TORCH_LIBRARY_IMPL. The boxed function is registered for the operators
+// that have no kernel by then, and the order of a library's static initializers is not defined.
 #pragma once
 
 #include <torch/library.h>
@@ -14,8 +14,8 @@ namespace innkeeper::torch_layer {
 
 inline constexpr c10::DispatchKey kManagedAutogradKey = c10::DispatchKey::AutogradPrivateUse1;
 
-// Registers kernels of a namespace ("_": fallbacks) for `key`. Never taken back: managed tensors may outlive
-// everything.
+// Registers kernels of a namespace ("_": fallbacks) for `key`. Never unregistered: managed tensors may
+// outlive every other object.
 torch::Library& kernels_for(const char* name_space, c10::DispatchKey key);
 
 void register_factories();         // factories.cc

@@ -1,7 +1,7 @@
-// Operators that CUDA has for a dtype and the host's kernels lack:
-// tests/python/device/test_dtype_fallbacks.py finds them in PyTorch's tables of both. Where the host or a
-// simulated card computes, operands of that dtype are cast to a wider one, in which CUDA's kernels compute
-// too, and results are cast back.
+// Operators that CUDA supports for a dtype that the host's kernels lack;
+// tests/python/device/test_dtype_fallbacks.py finds them in PyTorch's tables of both. If the host or a
+// simulated GPU computes, operands of that dtype are cast to a wider one, and results are cast back. CUDA's
+// kernels compute in the wider dtype, too.
 #include "torch/kernels/dtype_fallbacks.h"
 
 #include <ATen/ATen.h>
@@ -26,8 +26,8 @@ using at::ScalarType;
 using at::Tensor;
 
 struct Row {
-  std::string_view name;      // without namespace; its variants too
-  std::string_view overload;  // only those that begin so
+  std::string_view name;      // Name without namespace; covers in-place and out variants.
+  std::string_view overload;  // Prefix of the overload names; empty: all.
   std::vector<ScalarType> lacking;
   ScalarType wide;
 };
@@ -69,9 +69,9 @@ class DtypeFallback final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack* stack) {
     if (runs_cuda_kernels() || is_mixed(torch::jit::last(*stack, op_.signature->args.size())))
       return run_managed(op_, stack);
-    const at::AutoDispatchBelowADInplaceOrView below;  // the casts are no operators of the program
+    const at::AutoDispatchBelowADInplaceOrView below;  // The casts are not operators of the program.
     std::optional<ScalarType> narrow;
-    std::vector<std::pair<Tensor, Tensor>> written;  // and its wide twin
+    std::vector<std::pair<Tensor, Tensor>> written;  // Pairs of a written operand and its wide copy.
     const size_t first = stack->size() - op_.signature->args.size();
     for (size_t i = first; i < stack->size(); ++i) {
       c10::IValue& value = (*stack)[i];
@@ -100,7 +100,8 @@ class DtypeFallback final : public c10::OperatorKernel {
            std::find(row_.lacking.begin(), row_.lacking.end(), x.scalar_type()) != row_.lacking.end();
   }
 
-  // Operands that do not agree are refused in the kernel's own words, and not made to agree.
+  // Whether operands disagree in dtype: the kernel must refuse them with its own message, so they must not be
+  // cast.
   bool is_mixed(c10::ArrayRef<c10::IValue> arguments) const {
     std::optional<ScalarType> narrow;
     bool wide = false;

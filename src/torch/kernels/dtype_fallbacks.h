@@ -5,7 +5,8 @@
 
 namespace innkeeper::torch_layer {
 
-// Registers such an operator's kernel; false, and nothing done, if it is none. At load.
+// Registers the kernel of such an operator; returns false, and does nothing, for other operators. Requires:
+// called while the library is loaded.
 bool register_dtype_fallbacks(const c10::OperatorHandle& op);
 
 }  // namespace innkeeper::torch_layer

@@ -1,4 +1,4 @@
-// Operators that make tensors or change what a tensor object shows, and touch no bytes: plain LibTorch over
+// Operators that make tensors or change a tensor object's view, and touch no bytes: plain LibTorch over
 // handles.
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
@@ -33,7 +33,7 @@ void check_dense(const char* name, std::optional<at::Layout> layout, const std::
   TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
-// torch.use_deterministic_algorithms: what was not written is filled.
+// torch.use_deterministic_algorithms: uninitialized memory is filled.
 bool fills_uninitialized() {
   const at::Context& context = at::globalContext();
   return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
@@ -66,7 +66,7 @@ Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
 }
 
 // Zeros without a block, for gradients that are known to be zero: PyTorch's kernels for such tensors make
-// zeros of them where they are read.
+// real zeros when they read them.
 Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
                       std::optional<at::Layout> layout, std::optional<at::Device> device,
                       std::optional<bool> pin_memory) {
@@ -96,7 +96,7 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
   return at::native::unfold(self, dimension, size, step);
 }
 
-// Makes the storage long enough for what the tensor shows now.
+// Makes the storage long enough for the tensor's present view.
 void cover(const Tensor& self) {
   c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
   if (impl.numel() == 0) return;
@@ -105,8 +105,8 @@ void cover(const Tensor& self) {
   if (needed > impl.unsafe_storage().nbytes()) resize_storage(impl.unsafe_storage(), needed);
 }
 
-// Changes what a tensor shows, and makes its storage long enough for it. Where that fails (a pin forbids it,
-// memory runs out) the tensor shows what it did.
+// Changes a tensor's view, and makes its storage long enough for it. If that fails (a pin forbids it, memory
+// runs out), the tensor keeps its view.
 template <class Change>
 void show(const Tensor& self, const Change& change) {
   c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
@@ -186,7 +186,7 @@ void register_factories() {
   m.impl("_efficientzerotensor", &efficient_zero);
   m.impl("as_strided", &as_strided);
   m.impl("view", &view);
-  m.impl("_unsafe_view", &view);  // what linear() makes of its product: no kernel for it
+  m.impl("_unsafe_view", &view);  // linear() uses it on its product; it needs no kernel.
   m.impl("_reshape_alias", &reshape_alias);
   m.impl("unfold", &unfold);
   m.impl("view_as_real", &at::native::view_as_real);

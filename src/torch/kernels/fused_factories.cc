@@ -1,8 +1,9 @@
-// Copies and zeros that are made in one step where the host alone computes. PyTorch makes an empty tensor and
-// has an operator write it: then the engine makes room for a block that was not written, and lists it. As one
-// operator its result is born by the kernel, as any other's is.
+// Copies and zeros that are made in one operator if only the host computes. PyTorch makes an empty tensor and
+// lets a second operator write it. Then the engine frees space for a block that was never written, and lists
+// it. With one operator the kernel makes the result, as it makes any other.
 //
-// Elsewhere it stays two: a copy may go between nodes, and what is too large for a card goes in slices.
+// On other machines it stays two operators: a copy may go between nodes, and operands too large for a GPU are
+// computed in slices.
 #include <ATen/NativeFunctions.h>
 #include <ATen/Operators.h>
 
@@ -33,7 +34,7 @@ Tensor zeros_like(const Tensor& self, std::optional<at::ScalarType> dtype, std::
       !c10::pinned_memory_or_default(pin_memory);
   if (!alike || !host_alone_computes())
     return at::native::zeros_like(self, dtype, layout, device, pin_memory, format);
-  // The kernel's tensors are where the real ones are.
+  // The call passes no device: the kernel's tensors are on the device of the real tensors.
   return TypedKernel<at::_ops::zeros_like>::run(self, dtype, std::nullopt, std::nullopt, std::nullopt,
                                                 format);
 }

@@ -1,6 +1,6 @@
-// Group norm's backward has the memory format that the forward had, where the host's kernels compute.
-// PyTorch's derivative formula asks whether the device is the CPU, and makes its operands contiguous
-// elsewhere: the kernel then adds in another order.
+// Group norm's backward has the memory format that the forward had, if the host's kernels compute. PyTorch's
+// derivative formula makes its operands contiguous on every device except the CPU; then the kernel adds in
+// another order.
 #include <ATen/ATen.h>
 #include <ATen/Operators.h>
 
@@ -19,8 +19,8 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
-// Beside the mean that a forward keeps for its backward: what was normed lay channels last. It stays with
-// what autograd keeps of the tensor, and not with a copy.
+// Mark on the mean that a forward keeps for its backward: the input was in channels-last format. Autograd
+// keeps it with the tensor, but a copy of the tensor loses it.
 struct ChannelsLast final : c10::BackendMeta {};
 
 bool lay_channels_last(const Tensor& mean) {

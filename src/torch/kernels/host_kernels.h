@@ -1,8 +1,8 @@
-// Which kernels compute: operators that PyTorch composes differently for CPUs and GPUs (dropout, attention,
-// RNNs) are composed on the managed device as they are on the devices behind it.
+// The kind of kernels that compute. PyTorch composes some operators differently for CPUs and GPUs (dropout,
+// attention, RNNs); on the managed device they are composed as on the devices behind it.
 //
-// Where PyTorch asks a tensor's device, type and shape to choose, it is asked about a shape-only copy of the
-// managed tensor on the device that computes.
+// If PyTorch's choice depends on a tensor's device, type and shape, it is made for a shape-only copy of the
+// managed tensor on the computing device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,8 +13,8 @@
 
 namespace innkeeper::torch_layer {
 
-// Whether every node that computes runs PyTorch's CPU kernels: the host and simulated accelerators. Starts
-// the runtime.
+// Whether every computing node runs PyTorch's CPU kernels: the host and simulated accelerators. Starts the
+// runtime.
 inline bool runs_host_kernels() {
   Runtime& started = runtime();
   const auto& nodes = started.engine().computing_nodes();
@@ -24,7 +24,7 @@ inline bool runs_host_kernels() {
   });
 }
 
-// Whether every node that computes is a CUDA card. Starts the runtime.
+// Whether every computing node is a CUDA GPU. Starts the runtime.
 inline bool runs_cuda_kernels() {
   Runtime& started = runtime();
   const auto& nodes = started.engine().computing_nodes();
@@ -32,7 +32,7 @@ inline bool runs_cuda_kernels() {
                      [&started](NodeId node) { return started.backend(node).device.is_cuda(); });
 }
 
-// A tensor of the same geometry on `device`, without any memory: for who looks at nothing else.
+// A tensor of the same geometry on `device`, without any memory: for code that reads only its geometry.
 at::Tensor shape_only(const at::Tensor& x, c10::Device device, c10::DispatchKey key);
 
 }  // namespace innkeeper::torch_layer

@@ -1,5 +1,5 @@
-// The operators that small models call most, without boxing (typed_kernel.h). The list comes from counting
-// the operators of a GPT's, a ResNet's and an MLP's training steps; what is not on it goes through the boxed
+// The operators that small models call most often, without boxing (typed_kernel.h). The list comes from
+// counting the operators in training steps of a GPT, a ResNet and an MLP; other operators use the boxed
 // function.
 #include <ATen/Operators.h>
 #include "torch/kernels/custom_kernels.h"

@@ -1,5 +1,5 @@
-// Small operators that the managed device answers by itself, without a node, and what a thread's first use
-// changes.
+// Small operators that the managed device answers by itself, without a node, and the changes that a thread's
+// first use makes.
 #include <ATen/ATen.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/InferenceMode.h>
@@ -26,7 +26,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
   return self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
-// The engine orders every reuse of memory after its users (I6).
+// Does nothing: the engine orders every reuse of memory after its users (I6).
 void record_stream(at::Tensor&, c10::Stream) {}
 
 bool use_cudnn_ctc_loss(const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
@@ -39,7 +39,7 @@ bool use_cudnn_ctc_loss_tensor(const at::Tensor&, const at::Tensor&, const at::T
 
 }  // namespace
 
-// CompositeImplicit: see random_ops.cc.
+// Both keys, because the first operator is CompositeImplicit: see random_ops.cc.
 void register_small_operators() {
   kernels_for("aten", kManagedAutogradKey)
       .impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
@@ -52,10 +52,10 @@ void register_small_operators() {
 
 bool on_first_use_of_thread() {
   static thread_local bool cleared = false;
-  if (callers_context() != nullptr) return false;  // autograd's thread keeps the caller's flag
+  if (callers_context() != nullptr) return false;  // Autograd's thread keeps the caller's flag.
   if (!std::exchange(cleared, true)) {
-    // The flag is the thread's default, so True cannot be told from a user's choice; who wants autograd's
-    // device thread says so after the first use: torch.autograd.set_multithreading_enabled(True).
+    // The flag is the thread's default, so True cannot be told from a user's choice. A user turns autograd's
+    // device thread on after the first use: torch.autograd.set_multithreading_enabled(True).
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   }
   return publish_context();

@@ -30,7 +30,7 @@ bool is_per_channel(const Tensor& quantized) {
   return scheme == at::kPerChannelAffine || scheme == at::kPerChannelAffineFloatQParams;
 }
 
-// The integers behind it, as they lie.
+// The integers behind the tensor, in its geometry.
 Tensor integers_of(const Tensor& quantized) {
   if (!in_whole_bytes(quantized)) {
     TORCH_CHECK_NOT_IMPLEMENTED(quantized.is_contiguous() && quantized.storage_offset() == 0,
@@ -42,7 +42,7 @@ Tensor integers_of(const Tensor& quantized) {
   return integers;
 }
 
-// PyTorch's copy_ between two quantized tensors, whose words these are.
+// PyTorch's copy_ between two quantized tensors, with its error messages.
 void copy_quantized(const Tensor& source, const Tensor& target, bool non_blocking) {
   TORCH_CHECK(target.qscheme() == source.qscheme(), "Quantized Copy only works with same qscheme");
   TORCH_CHECK(target.scalar_type() == source.scalar_type(), "Quantized copy only works with same dtype");
@@ -50,7 +50,8 @@ void copy_quantized(const Tensor& source, const Tensor& target, bool non_blockin
   at::get_qtensorimpl(target)->set_quantizer_(at::get_qtensorimpl(source)->quantizer());
 }
 
-// Reached where one of them is managed, and one of them, not always the same, is quantized.
+// A copy between two tensors of which at least one is managed, and at least one, maybe the other one, is
+// quantized.
 Tensor copy_from_quantized(const Tensor& source, const Tensor& target, bool non_blocking) {
   if (source.is_quantized() && target.is_quantized()) {
     copy_quantized(source, target, non_blocking);
@@ -67,7 +68,7 @@ Tensor copy_from_quantized(const Tensor& source, const Tensor& target, bool non_
   return target;
 }
 
-// PyTorch's would put the quantizer's tensors on the device, where the host's kernels cannot read them.
+// PyTorch's function puts the quantizer's tensors on the device, where the host's kernels cannot read them.
 Tensor empty_per_channel(c10::IntArrayRef size, const Tensor& scales, const Tensor& zero_points, int64_t axis,
                          std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                          std::optional<at::Device> device, std::optional<bool> pin_memory,
@@ -83,7 +84,7 @@ Tensor empty_per_channel(c10::IntArrayRef size, const Tensor& scales, const Tens
                                                                c10::typeMetaToScalarType(options.dtype())));
 }
 
-// On the device, as on CUDA.
+// Scales and zero points on the tensor's device, as on CUDA.
 Tensor scales_of(const Tensor& self) { return at::native::q_per_channel_scales(self).to(self.device()); }
 Tensor zero_points_of(const Tensor& self) {
   return at::native::q_per_channel_zero_points(self).to(self.device());

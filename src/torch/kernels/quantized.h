@@ -1,18 +1,18 @@
 // Quantized managed tensors: PyTorch's own QTensorImpl over a handle. The block holds the integers; the
-// quantizer (scales and zero points) is the process's, on the host, as small as it is.
+// quantizer (scales and zero points) is small, and stays on the host.
 //
-// Operators on them run on the host, as those on sparse tensors do (composed_kernels.h), and to the CPU's
-// bits. What only makes, shows or copies them is LibTorch's.
+// Operators on them run on the host, as those on sparse tensors do (composed_kernels.h), and give the CPU's
+// bits. Operators that only make, show or copy them are LibTorch's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace innkeeper::torch_layer {
 
-// Has `target` show what `shown` does of the same storage, quantized as that is.
+// Gives `target` the view and the quantizer of `shown`. Requires: both have one storage.
 void show_quantized(const at::Tensor& target, const at::Tensor& shown);
 
-// Gives a fresh result scales and zero points of its own, which it may share with the kernel's operands.
+// Gives a fresh result its own scales and zero points, which it may share with the kernel's operands.
 void own_quantizer(const at::Tensor& quantized);
 
 }  // namespace innkeeper::torch_layer

@@ -1,9 +1,10 @@
 // Dropout draws random numbers although its schema has no Generator. On the managed device it is composed of
-// operators that have one, so it draws from the thread's stream and no state is swapped.
+// operators that have one, so it draws from the thread's stream. The default generator's state need not be
+// swapped.
 //
-// dropout gives the bits that nn.Dropout gives on a CPU, backward included: PyTorch would take native_dropout
-// for an out-of-tree device, whose scale is rounded differently (p=0.15 shows it). native_dropout gives the
-// bits of native_dropout on a CPU.
+// dropout gives the bits of nn.Dropout on a CPU, backward included. For an out-of-tree device PyTorch would
+// take native_dropout, which rounds the scale differently (p=0.15 shows it). native_dropout gives the bits of
+// native_dropout on a CPU.
 #include <ATen/ATen.h>
 
 #include <tuple>
@@ -40,8 +41,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
 
 }  // namespace
 
-// dropout is CompositeImplicit: with a kernel for the backend alone it would lose its gradient. So it has the
-// same one for autograd, which takes it apart.
+// dropout is CompositeImplicit: with a kernel only for the backend it would lose its gradient. So its kernel
+// is also registered for autograd, which then differentiates the operators inside.
 void register_random_operators() {
   kernels_for("aten", kManagedAutogradKey).impl("dropout", dropout);
   torch::Library& m = kernels_for("aten", kManagedKey);

@@ -1,5 +1,5 @@
-// RMS norm is one kernel where cards compute, and composed where CPU kernels do: PyTorch has the fused kernel
-// for CUDA alone, and composes it, derivative and all, for each device that has none.
+// RMS norm is one kernel if GPUs compute, and composed if CPU kernels do. PyTorch has the fused kernel for
+// CUDA alone, and composes it, derivative included, for each other device.
 #include <ATen/Operators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -10,7 +10,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// What the device that computes has for autograd: the derivative of the fused kernel, or the composition.
+// Runs the computing device's kernel for autograd: the derivative of the fused kernel, or the composition.
 void as_behind(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto behind = runs_cuda_kernels() ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradCPU;
   op.getComputedKernelForDispatchKey(behind).callBoxed(op, keys, stack);

@@ -1,9 +1,9 @@
-// RNNs, composed as PyTorch composes them for CPUs where CPU kernels compute: the bits are the CPU's,
-// backward included. (For an out-of-tree device PyTorch would take fused cells that CPUs lack, which round
-// differently.) Where a CUDA node computes, PyTorch's own composition for devices runs.
+// RNNs. If CPU kernels compute, they are composed as PyTorch composes them for CPUs, so the bits are the
+// CPU's, backward included. (For an out-of-tree device PyTorch would take fused cells that CPUs lack, which
+// round differently.) If a CUDA node computes, PyTorch's own composition for devices runs.
 //
-// LSTMs on padded sequences, and on packed ones that are all equally long, go through oneDNN under the same
-// conditions as on a CPU.
+// LSTMs on padded sequences, and on packed sequences of equal length, use oneDNN under the same conditions as
+// on a CPU.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/NativeFunctions.h>
@@ -50,7 +50,7 @@ bool onednn_has_float16() {
 
 bool takes_onednn(const Tensor& input, TensorList hx) {
   if (!at::hasMKLDNN() || !at::globalContext().userEnabledMkldnn() || input.numel() == 0) return false;
-  if (hx[0].size(2) != hx[1].size(2)) return false;  // projections
+  if (hx[0].size(2) != hx[1].size(2)) return false;  // Projections.
   switch (input.scalar_type()) {
     case at::kFloat: return true;
     case at::kBFloat16: return onednn_has_bfloat16();
@@ -61,7 +61,7 @@ bool takes_onednn(const Tensor& input, TensorList hx) {
 
 Result run_onednn_lstm(const Tensor& padded, TensorList hx, TensorList params, const Options& options,
                        bool batch_first) {
-  constexpr int64_t kLstm = 2;  // of oneDNN's kinds of RNN
+  constexpr int64_t kLstm = 2;  // Number of LSTMs among oneDNN's kinds of RNN.
   Tensor input = padded.contiguous();
   const Tensor h = hx[0].contiguous();
   const Tensor c = hx[1].contiguous();
@@ -192,7 +192,7 @@ Tensor gru_cell(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const
 
 }  // namespace
 
-// CompositeImplicit: see random_ops.cc.
+// Both keys, because the operators are CompositeImplicit: see random_ops.cc.
 void register_rnns() {
   for (const c10::DispatchKey key : {kManagedAutogradKey, kManagedKey}) {
     torch::Library& m = kernels_for("aten", key);

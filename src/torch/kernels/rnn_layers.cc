@@ -67,7 +67,7 @@ struct LayerResult {
   Hidden last;
 };
 
-// A padded sequence: time is dimension 0.
+// Runs a layer over a padded sequence; time is dimension 0.
 LayerResult run_padded(Step step, const Tensor& input, Hidden hidden, const Weights& weights,
                        bool backwards) {
   std::vector<Tensor> gates = weights.input_gates(input).unbind(0);
@@ -82,7 +82,8 @@ LayerResult run_padded(Step step, const Tensor& input, Hidden hidden, const Weig
   return {at::stack(outputs, 0), hidden};
 }
 
-// A packed one: batch_sizes never grow. Rows whose sequences end leave with their hidden state.
+// Runs a layer over a packed sequence: batch_sizes never grow. Rows whose sequences end leave with their
+// hidden state.
 LayerResult run_packed(Step step, const Tensor& data, at::IntArrayRef batch_sizes, Hidden hidden,
                        const Weights& weights) {
   const Tensor gates = weights.input_gates(data);
@@ -106,7 +107,7 @@ LayerResult run_packed(Step step, const Tensor& data, at::IntArrayRef batch_size
   return {at::cat(outputs, 0), concatenate(ended)};
 }
 
-// The same from the end: rows join with their initial hidden state.
+// Runs a layer over a packed sequence from its end: rows join with their initial hidden state.
 LayerResult run_packed_backwards(Step step, const Tensor& data, at::IntArrayRef batch_sizes,
                                  const Hidden& initial, const Weights& weights) {
   const Tensor gates = weights.input_gates(data);

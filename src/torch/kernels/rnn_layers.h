@@ -1,7 +1,8 @@
-// Recurrent networks over ordinary operators, in the order in which PyTorch's CPU composition calls them: so
-// the bits are the CPU's, backward included.
+// Recurrent networks composed of ordinary operators, in the order in which PyTorch's CPU composition calls
+// them, so the bits are the CPU's, backward included.
 //
-// All functions work on tensors of any device and are differentiable by what they call.
+// All functions work on tensors of any device. They are differentiable because the operators that they call
+// are.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +11,7 @@
 
 namespace innkeeper::torch_layer::rnn {
 
-// Of one layer in one direction. Biases and the projection w_hr may be undefined.
+// Weights of one layer in one direction. Biases and the projection w_hr may be undefined.
 struct Weights {
   at::Tensor w_ih, w_hh, b_ih, b_hh, w_hr;
 
@@ -18,12 +19,12 @@ struct Weights {
   at::Tensor hidden_gates(const at::Tensor& hidden) const;
 };
 
-// What a cell hands to its next step; `c` is an LSTM's alone.
+// State from one step of a cell to the next; `c` is defined only for an LSTM.
 struct Hidden {
   at::Tensor h, c;
 };
 
-// One step of a cell, given W_ih x + b_ih.
+// One step of a cell. `input_gates`: W_ih x + b_ih.
 using Step = Hidden (*)(const at::Tensor& input_gates, const Hidden& hidden, const Weights& weights);
 Hidden lstm_step(const at::Tensor& input_gates, const Hidden& hidden, const Weights& weights);
 Hidden gru_step(const at::Tensor& input_gates, const Hidden& hidden, const Weights& weights);
@@ -38,19 +39,19 @@ struct Options {
   bool bidirectional;
 
   int64_t directions() const { return bidirectional ? 2 : 1; }
-  // Dropout, where there is any, stands between layers.
+  // Applies dropout, if there is any, between layers.
   at::Tensor between_layers(const at::Tensor& output, int64_t layer) const;
 };
 
-// The flat list of weights that nn.RNNBase keeps, by layer and direction.
+// Splits the flat list of weights that nn.RNNBase keeps, by layer and direction.
 std::vector<Weights> unpack(at::TensorList params, const Options& options, bool projected);
 
 struct Result {
   at::Tensor output, h, c;
 };
 
-// All layers over a padded sequence (time is dimension 0, batch_sizes empty) or a packed one. `h` and, for an
-// LSTM, `c` are the initial hidden states of every layer and direction.
+// Runs all layers over a padded sequence (time is dimension 0, batch_sizes is empty) or a packed one. `h`
+// and, for an LSTM, `c` are the initial hidden states of every layer and direction.
 Result run(Step step, at::Tensor input, at::IntArrayRef batch_sizes, const at::Tensor& h, const at::Tensor& c,
            at::TensorList params, const Options& options);
 

@@ -1,6 +1,6 @@
 // The steps of a batch norm over the batches of several processes (torch.nn.SyncBatchNorm), which PyTorch has
-// for GPUs alone. A real GPU runs its own kernels; elsewhere they are composed of other operators. Statistics
-// are in float32, or in float64 for inputs of float64.
+// only for GPUs. A real GPU runs its own kernels; on other nodes they are composed of other operators.
+// Statistics are in float32, or in float64 for inputs of float64.
 #include <ATen/ATen.h>
 
 #include <optional>
@@ -19,14 +19,14 @@ using OptionalTensor = std::optional<Tensor>;
 
 Tensor wide(const Tensor& x) { return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
 
-// Every dimension but that of the channels.
+// All dimensions except that of the channels.
 std::vector<int64_t> other_dims(const Tensor& input) {
   std::vector<int64_t> dims{0};
   for (int64_t dim = 2; dim < input.dim(); ++dim) dims.push_back(dim);
   return dims;
 }
 
-// One value for each channel, in a shape that meets the input's.
+// One value for each channel, in a shape that broadcasts to the input's.
 Tensor along_channels(const Tensor& values, const Tensor& input) {
   std::vector<int64_t> shape(static_cast<size_t>(input.dim()), 1);
   shape[1] = values.numel();
@@ -39,7 +39,7 @@ std::tuple<Tensor, Tensor> stats(const Tensor& input, double eps) {
   return {mean, (variance + eps).rsqrt()};
 }
 
-// The statistics of all batches, of which `counts` says how many values each had for a channel.
+// The statistics of all batches; `counts` has each batch's number of values per channel.
 std::tuple<Tensor, Tensor> gather_stats(const Tensor& input, const Tensor& mean, const Tensor& invstd,
                                         const OptionalTensor& running_mean, const OptionalTensor& running_var,
                                         double momentum, double eps, const Tensor& counts) {

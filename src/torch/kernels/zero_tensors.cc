@@ -1,5 +1,6 @@
-// Operators that PyTorch hands zeros without memory as they are, since its own kernels know them. (Before
-// every other operator it makes ordinary zeros of them, or knows the result; factories.cc makes them.)
+// Operators to which PyTorch passes zeros without memory unchanged, because its own kernels support them.
+// (For every other operator PyTorch makes ordinary zeros first, or knows the result; factories.cc makes such
+// tensors.)
 #include <ATen/NativeFunctions.h>
 #include <ATen/Operators.h>
 #include <ATen/ops/_efficientzerotensor.h>
@@ -13,7 +14,7 @@ namespace {
 using at::Scalar;
 using at::Tensor;
 
-// As with a tensor of one element, for which PyTorch knows the result.
+// As for a tensor of one element, for which PyTorch knows the result.
 Tensor add(const Tensor& self, const Scalar& other, const Scalar& alpha) {
   if (self._is_zerotensor()) [[unlikely]]
     return at::native::add(self, other, alpha);
@@ -26,7 +27,7 @@ Tensor mul(const Tensor& self, const Scalar& other) {
   return TypedKernel<at::_ops::mul_Scalar>::run(self, other);
 }
 
-// Its errors are those of the operands as ordinary zeros.
+// Runs the product on ordinary zeros for its error checks.
 template <class Op>
 Tensor product(const Tensor& self, const Tensor& other) {
   if (!self._is_zerotensor() && !other._is_zerotensor()) [[likely]]

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kChunk = size_t{64} << 30;
 constexpr size_t kSmallestChunk = size_t{1} << 20;
-// A range of at least this part of a chunk gets a mapping of its own, which can be unmapped by itself.
+// A range of at least 1/kOwnMapping of a chunk gets a mapping of its own, which can be unmapped separately.
 constexpr size_t kOwnMapping = 4;
 
 size_t address_limit() {
@@ -27,7 +27,7 @@ size_t address_limit() {
   return limit.rlim_cur;
 }
 
-// Where addresses are limited, handles must not crowd out real memory: a chunk is 1/64 of the limit.
+// Under a limit of addresses, handles must not crowd out real memory: a chunk is 1/64 of the limit.
 size_t chunk_for(size_t limit) {
   return limit == 0 ? kChunk : std::clamp(std::bit_floor(limit / 64), kSmallestChunk, kChunk);
 }
@@ -46,8 +46,8 @@ AddressSpace::~AddressSpace() {
 AddressSpace::Class AddressSpace::class_of(size_t size) {
   const size_t granules = (size + kGranule - 1) / kGranule;
   if (granules <= 8) return {granules - 1, granules * kGranule};
-  const auto octave = static_cast<size_t>(std::bit_width(granules - 1)) - 4;  // of 8 steps each
-  const size_t steps = ((granules - 1) >> octave) + 1;                        // 9 to 16
+  const auto octave = static_cast<size_t>(std::bit_width(granules - 1)) - 4;  // Octaves have 8 steps each.
+  const size_t steps = ((granules - 1) >> octave) + 1;                        // In 9 to 16.
   return {8 * octave + steps - 1, (steps << octave) * kGranule};
 }
 
@@ -106,7 +106,8 @@ AddressSpace::Chunks::value_type* AddressSpace::map(size_t size) {
   return &*chunks_.try_emplace(reinterpret_cast<uintptr_t>(data), size).first;
 }
 
-// Free ranges with a mapping of their own go back to the system: other sizes may need their addresses.
+// Returns free ranges with a mapping of their own to the system, because other sizes may need their
+// addresses.
 bool AddressSpace::unmap_spare() {
   const size_t reserved_before = reserved_;
   for (size_t index = class_of(std::max(chunk_size_ / kOwnMapping, kGranule)).index; index < kClasses;

@@ -1,13 +1,14 @@
-// Reserved addresses for handles: unique while they are live, and never backed by memory (PROT_NONE), so that
-// a stray dereference of a managed tensor's data pointer traps. An address leads back to who has
-// the range that it lies in.
+// Reserved addresses for handles. They are unique while they are live, and never backed by memory
+// (PROT_NONE), so a stray access through a managed tensor's data pointer traps. find() leads from an address
+// to the owner of its range.
 //
 // Addresses are reserved from the system in big chunks and recycled by size class, last in, first out. Two
-// live ranges never overlap. Reserving costs address space alone; where that is limited (RLIMIT_AS) chunks
-// are small, and running out is one c10::OutOfMemoryError with the numbers.
+// live ranges never overlap. A reservation costs only address space. Under a limit (RLIMIT_AS) chunks are
+// small, and exhaustion is one c10::OutOfMemoryError with the byte counts.
 //
-// Thread safety: all methods. Chunks are never unmapped before the end of the object, which the process's
-// never reaches.
+// Thread safety: all methods. Chunks stay mapped until the object is destroyed, and the process's object
+// never is. Only free ranges with a mapping of their own are unmapped earlier, when the system has no other
+// addresses.
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ class IK_EXPORT AddressSpace {
 
     const uintptr_t begin;
     const size_t size;
-    // A word for the owner of the range; null when it is taken, and again when it is given back.
+    // A word for the owner of the range; null when take() returns it and after give_back().
     std::atomic<void*> owner{nullptr};
   };
 
@@ -45,18 +46,19 @@ class IK_EXPORT AddressSpace {
   // Requires: `range` came from take() and was not given back. nullptr does nothing.
   void give_back(Range* range) noexcept;
 
-  // The range that the address lies in, live or not; nullptr if there is none. Takes the lock and searches:
-  // for those who have nothing but an address.
+  // The range that contains the address, live or not; nullptr if there is none. Locks and searches, so it is
+  // for callers that have only an address.
   Range* find(const void* address);
-  // The same for a signal's handler: gives up (nullptr) where another thread keeps the lock for long.
+  // The same for a signal handler: returns nullptr if another thread holds the lock for more than 50 ms.
   Range* find_soon(const void* address) noexcept;
-  size_t reserved() const;  // bytes of all chunks
-  size_t live() const;      // bytes of all live ranges
+  size_t reserved() const;  // Bytes of all chunks.
+  size_t live() const;      // Bytes of all live ranges.
 
-  // Multiples of kGranule up to 16 of them, then 8 sizes for each doubling: at most 1/8 more than asked.
+  // Size classes: multiples of kGranule up to 16 of them, then 8 sizes for each doubling. A range is at most
+  // 1/8 larger than requested.
   static size_t class_size(size_t size) { return size == 0 ? 0 : class_of(size).size; }
   static constexpr size_t kGranule = 512;
-  // The ordinal of the class, from the least on.
+  // The ordinal of the size's class, from the smallest class on.
   static size_t class_index(size_t size) { return class_of(size).index; }
 
  private:
@@ -67,10 +69,10 @@ class IK_EXPORT AddressSpace {
   struct Chunk {
     explicit Chunk(size_t its_size) : size(its_size) {}
     const size_t size;
-    std::deque<Range> ranges;  // by address, and never moved
+    std::deque<Range> ranges;  // Ranges by address; a deque, because they must never move.
   };
-  using Chunks = std::map<uintptr_t, Chunk>;  // by where they begin
-  // Up to 2^48 bytes: more than a process has addresses.
+  using Chunks = std::map<uintptr_t, Chunk>;  // Chunks by their first address.
+  // Classes for up to 2^48 bytes, which is more than the address space of a process.
   static constexpr size_t kClasses = 16 + 8 * 35;
 
   static Class class_of(size_t size);
@@ -80,20 +82,20 @@ class IK_EXPORT AddressSpace {
   bool unmap_spare() IK_REQUIRES(mutex_);
   [[noreturn]] void throw_exhausted(size_t size) const IK_REQUIRES(mutex_);
 
-  const size_t limit_;  // RLIMIT_AS; 0 if there is none
+  const size_t limit_;  // RLIMIT_AS in bytes; 0 if there is no limit.
   const size_t chunk_size_;
   mutable Mutex mutex_;
   std::array<std::vector<Range*>, kClasses> free_ IK_GUARDED_BY(mutex_);
   Chunks chunks_ IK_GUARDED_BY(mutex_);
-  Chunks::value_type* shared_ IK_GUARDED_BY(mutex_) =
-      nullptr;  // the newest shared chunk, and what is left of it
-  uintptr_t next_ IK_GUARDED_BY(mutex_) = 0;
-  size_t left_ IK_GUARDED_BY(mutex_) = 0;
+  Chunks::value_type* shared_ IK_GUARDED_BY(mutex_) = nullptr;  // Newest shared chunk; null before the first.
+  uintptr_t next_ IK_GUARDED_BY(mutex_) = 0;                    // First free address of shared_.
+  size_t left_ IK_GUARDED_BY(mutex_) = 0;                       // Free bytes of shared_.
   size_t reserved_ IK_GUARDED_BY(mutex_) = 0;
   size_t live_ IK_GUARDED_BY(mutex_) = 0;
 };
 
-// The process's, for handles. Never destroyed. Who reads such an address is told what it is (stray_access.h).
+// The process's address space for handles. Never destroyed. An access to one of its addresses ends the
+// process with an explanation (stray_access.h).
 IK_EXPORT AddressSpace& address_space();
 
 }  // namespace innkeeper::torch_layer

@@ -1,7 +1,8 @@
-// Who owns which piece of memory, by its address: for allocators whose callers ask that a piece's context is
-// its address (raw_allocate, raw_deallocate), so that nothing else can be hung on it.
+// Owners of pieces of memory, by address. For allocators whose callers require that a piece's context is its
+// address (raw_allocate, raw_deallocate), which leaves no other place for the owner.
 //
-// Thread safety: all methods. In parts with a lock each, since every thread that computes allocates.
+// Thread safety: all methods. The table has several parts with a lock each, because every computing thread
+// allocates.
 #pragma once
 
 #include <c10/util/flat_hash_map.h>
@@ -20,14 +21,14 @@ namespace innkeeper::torch_layer {
 template <class Owner>
 class AddressTable {
  public:
-  // Leaked by its maker: memory is freed at any time, in children of fork() too.
+  // Requires: never destroyed, because memory is freed at any time, also in children of fork().
   AddressTable() {
     for (Part& part : parts_) take_at_fork(part.mutex);
   }
   AddressTable(const AddressTable&) = delete;
   AddressTable& operator=(const AddressTable&) = delete;
 
-  // Returns the owner that stood there, if any did.
+  // Returns the previous owner of the address, if there was one.
   std::optional<Owner> insert(void* data, Owner owner) {
     Part& part = part_of(data);
     MutexLock lock(part.mutex);

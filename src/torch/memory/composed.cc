@@ -23,7 +23,7 @@ at::SparseCsrTensorImpl& compressed(const Tensor& x) {
   return static_cast<at::SparseCsrTensorImpl&>(*x.unsafeGetTensorImpl());
 }
 
-// Of a kind of tensor on the device of `part`.
+// Dispatch keys of a kind of tensor on the device of `part`.
 c10::DispatchKeySet keys(DispatchKey kind, const Tensor& part) {
   return c10::DispatchKeySet(kind) | c10::DispatchKeySet(part.key_set().highestBackendKey());
 }
@@ -57,7 +57,7 @@ Tensor assemble(const Tensor& like, const Parts& parts) {
     return at::detail::make_tensor<at::native::NestedTensorImpl>(
         parts[0], shape->get_nested_sizes(), shape->get_nested_strides(), shape->get_storage_offsets());
   }
-  // PyTorch makes empty parts on the current device before it is given these.
+  // The constructor makes empty parts on the current device before set_parts() replaces them.
   const AtIndex at(is_managed(parts[0]) ? parts[0].device().index() : current_index());
   Tensor made;
   if (like.layout() == c10::kSparse) {

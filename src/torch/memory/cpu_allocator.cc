@@ -24,7 +24,7 @@ thread_local const ArmedCpu* armed = nullptr;
 
 std::array<std::atomic<int64_t>, kMaxNodes> charged_bytes{};
 
-// What a charged piece of memory was before it was listed.
+// Context and deleter of a charged piece of memory before it was listed.
 struct Owner {
   void* context = nullptr;
   c10::DeleterFnPtr release = nullptr;
@@ -32,19 +32,19 @@ struct Owner {
 using Table = AddressTable<Owner>;
 
 Table& table() {
-  static auto& table = *new Table;  // leaked: memory is freed after static objects are destroyed, too
+  static auto& table = *new Table;  // Leaked: memory is freed also after static objects are destroyed.
   return table;
 }
 
-// A charged piece of host memory; it stands right before the bytes.
+// The charge of a piece of host memory; it stands right before the bytes.
 struct HostCharge {
-  uintptr_t mark;       // what mark_of() says
-  c10::DataPtr memory;  // this and the bytes
+  uintptr_t mark;       // Result of mark_of() while the piece is charged.
+  c10::DataPtr memory;  // Memory of this charge and of the bytes.
   Accountant* accountant;
   Bytes size;
   NodeId node;
 };
-constexpr size_t kBefore = 64;  // so that the bytes are aligned as the memory is
+constexpr size_t kBefore = 64;  // Bytes before the data; a multiple of kAlignment keeps the data aligned.
 static_assert(sizeof(HostCharge) <= kBefore);
 constexpr uintptr_t kPage = 4096;
 
@@ -52,10 +52,10 @@ uintptr_t mark_of(const HostCharge* charge) {
   return reinterpret_cast<uintptr_t>(charge) ^ 0xC4A96ED5B7E15163u;
 }
 
-// The charge before the bytes, if there is one: a caller that frees raw memory says no more than its address.
-// Bytes that are charged begin at least kBefore after a page does, so that looking there is safe for all
-// others; the address sanitizer has its own view of that. It reads by the builtin, since functions of
-// atomic_ref are instrumented wherever they are not inlined.
+// The charge before the bytes; null if there is none. A caller that frees raw memory passes only its address.
+// Charged bytes begin at least kBefore bytes after the begin of a page, so it is safe to read there for other
+// memory as well. The address sanitizer does not know this. The function reads by the builtin, because
+// compilers instrument functions of atomic_ref wherever they do not inline them.
 __attribute__((no_sanitize("address", "thread"))) HostCharge* charge_before(void* data) {
   if (reinterpret_cast<uintptr_t>(data) % kPage < kBefore) return nullptr;
   auto* charge = reinterpret_cast<HostCharge*>(static_cast<std::byte*>(data) - kBefore);
@@ -68,9 +68,9 @@ void free_piece(HostCharge* charge) {
   memory.clear();
 }
 
-// Small pieces that the thread has let go, for its next allocations of their size: aligned memory is what
-// costs most of a small tensor, and most tensors have the size of one that has just gone. They are not
-// charged.
+// Small pieces that the thread has freed, for its next allocations of their size. To get aligned memory is
+// most of the cost of a small tensor, and most tensors have the size of one that was just freed. These pieces
+// are not charged.
 class SparePieces {
  public:
   SparePieces() = default;
@@ -82,12 +82,12 @@ class SparePieces {
   SparePieces(const SparePieces&) = delete;
   SparePieces& operator=(const SparePieces&) = delete;
 
-  // Null if there is none of exactly that size.
+  // Null if there is no piece of exactly that size.
   static HostCharge* take(Bytes size) {
     Class* const kept = class_of(size);
     return kept == nullptr || kept->count == 0 ? nullptr : kept->pieces[--kept->count];
   }
-  // False if it is not kept.
+  // False if it does not keep the piece.
   static bool keep(HostCharge* piece, Bytes size) {
     Class* const kept = class_of(size);
     if (kept == nullptr || kept->count == kEach) return false;
@@ -97,9 +97,9 @@ class SparePieces {
 
  private:
 #if C10_ASAN_ENABLED
-  static constexpr size_t kClasses = 0;  // it is to see what is used after it was freed
+  static constexpr size_t kClasses = 0;  // The address sanitizer must see uses after the free.
 #else
-  static constexpr size_t kClasses = 64;  // to 4 KiB: half a megabyte for a thread
+  static constexpr size_t kClasses = 64;  // Up to 4 KiB: half a megabyte for each thread.
 #endif
   static constexpr size_t kEach = 4;
   struct Class {
@@ -107,7 +107,7 @@ class SparePieces {
     size_t count = 0;
   };
 
-  // `size`: a multiple of kAlignment, not 0. Null where none is kept.
+  // `size`: a multiple of kAlignment, not 0. Null for sizes that are not kept.
   static Class* class_of(Bytes size) {
     const size_t index = static_cast<size_t>(size.count()) / kAlignment - 1;
     if (index >= kClasses) return nullptr;
@@ -122,18 +122,19 @@ class SparePieces {
 void release_host_charge(void* data) {
   HostCharge* const charge = charge_before(data);
   IK_CHECK(charge != nullptr, "charged memory has its charge before it");
-  std::atomic_ref(charge->mark).store(0, std::memory_order_relaxed);  // seen by who looks there later
+  std::atomic_ref(charge->mark).store(0, std::memory_order_relaxed);  // A later charge_before() reads it.
   charged_bytes[index_of(charge->node)].fetch_sub(charge->size.count(), std::memory_order_relaxed);
   Accountant* const accountant = charge->accountant;
   const NodeId node = charge->node;
   const Bytes size = charge->size;
-  if (!SparePieces::keep(charge, size)) free_piece(charge);  // before others are told that there is room
+  // Before uncharge(), which reports the free space to other threads.
+  if (!SparePieces::keep(charge, size)) free_piece(charge);
   accountant->uncharge(node, size);
 }
 
 c10::DeleterFnPtr original_raw_deleter = nullptr;
 
-// Frees a charged piece, or one that was allocated raw when nothing was armed.
+// Frees a charged piece, or one that an unarmed thread allocated raw.
 void release_by_address(void* data) {
   if (charge_before(data) != nullptr) return release_host_charge(data);
   if (const std::optional<Owner> owner = table().take(data)) return owner->release(owner->context);
@@ -158,7 +159,8 @@ HostCharge* new_piece(c10::Allocator& original, size_t size) {
 }
 
 c10::DataPtr allocate_host(c10::Allocator& original, Accountant* accountant, NodeId node, size_t size) {
-  const bool absurd = size > static_cast<size_t>(INT64_MAX) - 2 * kBefore;  // PyTorch's own error says so
+  // PyTorch's own allocator reports such a size.
+  const bool absurd = size > static_cast<size_t>(INT64_MAX) - 2 * kBefore;
   if (accountant == nullptr || size == 0 || absurd) return original.allocate(size);
   const Bytes charged = round_up(Bytes(static_cast<int64_t>(size)));
   const DisarmedCpu disarmed;
@@ -200,7 +202,8 @@ class CpuAllocator final : public c10::Allocator {
       return allocate_host(*original_, target->accountant_, target->node_, size);
     return listed(target->source_(target->accelerator_, size));
   }
-  // For raw_deallocate alone: what allocate() gave when nothing was armed has the original deleter.
+  // Used by raw_deallocate alone: memory that allocate() returned to an unarmed thread has the original
+  // deleter.
   c10::DeleterFnPtr raw_deleter() const override {
     return original_raw_deleter == nullptr ? nullptr : &release_by_address;
   }

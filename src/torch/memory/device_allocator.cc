@@ -28,7 +28,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
     note_empty_cache();
     if (Runtime* started = runtime_if_started()) started->engine().trim();
   }
-  // The engine orders every reuse of memory after its users (I6).
+  // Does nothing: the engine orders every reuse of memory after its users (I6).
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
@@ -53,7 +53,8 @@ class HandleAllocator final : public c10::DeviceAllocator {
       const IndexMemory memory = index_memory(resolved_index(index));
       requested.current = memory.now.count();
       requested.peak = memory.peak.count();
-      // Simulated memory is not kept when it is free. A caching allocator would keep so much, as it fits.
+      // Simulated memory is not kept when it is freed. A caching allocator would keep that amount, as far as
+      // it fits the budget.
       reserved.current = std::max(bytes.current, std::min(memory.since_emptied, budget).count());
       reserved.peak = std::max(bytes.peak, reserved.current);
     }
@@ -74,7 +75,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
     if (!has_device_per_node()) return started->engine().reset_stats();
     for (const NodeId node : nodes_of(started->engine(), index)) started->engine().reset_peak(node);
   }
-  // {free, total} bytes of the budgets. Starts the runtime, which knows them.
+  // Returns {free, total} bytes of the budgets. Starts the runtime, which knows them.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
     check_device_index(index);
     Engine& engine = runtime().engine();
@@ -88,7 +89,7 @@ class HandleAllocator final : public c10::DeviceAllocator {
   }
 
  private:
-  // The nodes whose memory is the device's: all that compute, or the one that its index prefers.
+  // The nodes whose memory is the device's: all computing nodes, or the one that the index prefers.
   static std::vector<NodeId> nodes_of(const Engine& engine, c10::DeviceIndex index) {
     const NodeId own = node_at(resolved_index(index));
     return own == kNoNode ? engine.computing_nodes() : std::vector<NodeId>{own};

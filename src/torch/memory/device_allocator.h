@@ -1,8 +1,8 @@
 // PyTorch's allocator for the managed device: it makes handles, and answers torch.accelerator.memory_*.
 //
-// What it says of memory is what the nodes that compute hold together: an accelerator's memory where there
-// are accelerators, else the host's. allocated == reserved == bytes resident there; the peak is the sum of
-// the nodes' peaks, so an upper bound where there are several. Counts of allocations are not kept.
+// Its memory statistics are those of all computing nodes together: the accelerators if there are any, else
+// the host. allocated == reserved == bytes resident there. The peak is the sum of the nodes' peaks, which is
+// an upper bound if there are several. It does not count allocations.
 //
 // Thread safety: all methods.
 #pragma once

@@ -20,8 +20,8 @@ constinit thread_local c10::DeviceIndex current_index = 0;
 
 namespace {
 
-std::atomic<int> visible{0};         // GPUs, when the devices were numbered.
-std::atomic<int> expected_count{0};  // Devices before the runtime's start; 0: not asked yet.
+std::atomic<int> visible{0};         // Number of GPUs when the program got a device per node.
+std::atomic<int> expected_count{0};  // Number of devices before the runtime's start; 0: not known yet.
 
 int count_expected() noexcept {
   int count = expected_count.load(std::memory_order_relaxed);
@@ -29,7 +29,7 @@ int count_expected() noexcept {
   try {
     count = static_cast<int>(expected_nodes(visible.load()).size());
   } catch (const std::exception&) {
-    return 1;  // The start will say what is wrong with the setting.
+    return 1;  // The start of the runtime will report the invalid setting.
   }
   expected_count.store(std::max(count, 1), std::memory_order_relaxed);
   return std::max(count, 1);
@@ -63,7 +63,7 @@ c10::DeviceIndex index_limit() noexcept {
 
 void forget_device_count() {
   expected_count.store(0);
-  detail::current_index = 0;  // the one that was current may be gone
+  detail::current_index = 0;  // The current device may no longer exist.
 }
 
 void check_device_index(c10::DeviceIndex index) {
@@ -91,7 +91,7 @@ void check_expected_index(c10::DeviceIndex index) {
 c10::DeviceIndex index_of(const std::optional<c10::Device>& device) {
   if (!device.has_value()) {
     if (has_device_per_node() && current_index() >= index_limit()) [[unlikely]]
-      detail::current_index = 0;  // configure() was called by another thread
+      detail::current_index = 0;  // Another thread has called configure() since.
     return current_index();
   }
   check_device_index(device->index());

@@ -15,8 +15,8 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// Lets go of a block's real storages. One that is still held outside (I12) becomes the owner of its
-// memory; until then it stays where the engine's probe sees it, so that its pin is not given back.
+// Releases a block's real storages. If code outside still holds one (I12), it becomes the owner of its
+// memory. Until then it stays in its slot, where the engine's probe sees it and keeps its pin.
 void release_storages(Engine& engine, Block& block, Attachment& attachment) {
   for (size_t index = 0; index < engine.node_count(); ++index) {
     const NodeId node{static_cast<uint8_t>(index)};
@@ -32,7 +32,7 @@ void release_storages(Engine& engine, Block& block, Attachment& attachment) {
   }
 }
 
-// The block's address range from here on. Its address leads to the block.
+// Makes the range the block's addresses, and makes find() lead from them to the block.
 void* assign(Block& block, AddressSpace::Range* addresses) {
   attachment_of(block).addresses = addresses;
   if (addresses == nullptr) return nullptr;
@@ -51,11 +51,11 @@ Block* empty_block() {
   MutexLock lock(empty_mutex);
   if (block() != nullptr) return block();
   lock.unlock();
-  c10::DataPtr made = make_handle_pointer(Bytes(0), 0);  // may start the runtime
+  c10::DataPtr made = make_handle_pointer(Bytes(0), 0);  // May start the runtime.
   lock.lock();
   if (block() == nullptr) std::swap(empty_handle(), made);
   Block* result = block();
-  lock.unlock();  // before what was made too much goes
+  lock.unlock();  // A superfluous handle must be freed without the lock.
   return result;
 }
 
@@ -68,21 +68,21 @@ void count_block(Attachment& attachment, Bytes size) {
 
 }  // namespace
 
-// Runs on any thread, with or without the GIL, and after main has ended: the runtime and the address space
-// are never destroyed, and nothing here calls Python.
+// Runs on any thread, with or without the GIL, and also after main() has ended. The runtime and the address
+// space are never destroyed, and nothing here calls Python.
 void delete_handle(void* context) {
   Runtime* const machine = runtime_if_started();
-  if (machine == nullptr) return;  // in a child of fork(): nothing of it is ours (fork.h)
+  if (machine == nullptr) return;  // In a child of fork() the memory is the parent's (fork.h).
   auto* block = static_cast<Block*>(context);
   Attachment::Owner attachment(&attachment_of(*block));
-  if (attachment->addresses != nullptr)  // before the block goes that they lead to
+  if (attachment->addresses != nullptr)  // First of all, because the owner points to the block.
     attachment->addresses->owner.store(nullptr, std::memory_order_relaxed);
   Engine& engine = machine->engine();
   release_storages(engine, *block, *attachment);
   count_block(*attachment, Bytes(0));
   Block::Space space = engine.destroy(block);
   attachment->origin = nullptr;
-#if !C10_ASAN_ENABLED  // it is to see what is used after it has gone
+#if !C10_ASAN_ENABLED  // The address sanitizer must see uses after the free.
   attachment->space = std::move(space);
 #endif
   keep_attachment(std::move(attachment), engine.node_count());

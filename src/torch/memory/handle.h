@@ -1,13 +1,12 @@
-// A handle: the storage of a managed tensor. Its DataPtr's context is the engine's Block; its data pointer is
-// a reserved address that nothing may touch, so identity, aliasing and hashing work and a stray
-// dereference traps.
+// A handle: the storage of a managed tensor. Its DataPtr's context is the engine's Block. Its data pointer is
+// a reserved address that nothing may touch, so identity, aliasing and hashing work and a stray access traps.
 //
 // A managed tensor is a plain TensorImpl on DispatchKey::PrivateUse1 over such a storage. The block lives as
 // long as the storage does.
 //
-// A storage may also borrow a block: PyTorch makes one over an address alone (at::from_blob) to read and
-// write the old format of its files, which pickle uses, for DLPack and for slices of storages. The address
-// leads to the block. Who lends must keep it alive, as on any device.
+// A storage may also borrow a block. PyTorch makes a storage over an address alone (at::from_blob) for the
+// old format of its files, which pickle uses, for DLPack and for slices of storages. The address leads to the
+// block. The owner of the memory must keep it alive, as on any device.
 //
 // Thread safety: as PyTorch's storages.
 #pragma once
@@ -39,19 +38,19 @@ c10::Allocator* handle_allocator();
 // The deleter of a handle's DataPtr.
 void delete_handle(void* block);
 
-// Whether the storage is a handle and does not merely borrow the block of one.
+// Whether the storage is a handle, as opposed to one that borrows a block.
 inline bool owns_block(const c10::StorageImpl& storage) {
   return storage.data_ptr().get_deleter() == &delete_handle;
 }
-// Where a borrowing storage begins in its block. Throws if there is none, or none of that size, at its
-// address.
+// The block and the byte offset of a borrowing storage. Throws if there is no block at its address, or if the
+// block is too small.
 struct Borrowed {
   Block* block;
   size_t offset;
 };
 Borrowed borrowed_block(const c10::StorageImpl& storage);
-// All borrowing storages of no bytes share one block without any. Gives it up: configure() calls this, since
-// a block is of one machine.
+// Frees the one block, of size 0, that all borrowing storages without bytes share. Called by configure(),
+// because a block belongs to one machine.
 void forget_empty_block();
 
 // The block behind a managed storage.
@@ -67,23 +66,24 @@ inline Block* block_of(const at::Tensor& x) {
 // A new managed storage of this device index over a new block of `size` bytes, with no replica.
 c10::intrusive_ptr<c10::StorageImpl> make_handle(Bytes size, c10::DeviceIndex index = current_index());
 
-// The handle's block was resized to `size`: gives it an address range that is long enough.
+// Gives the handle an address range of sufficient length after its block was resized to `size`.
 void resize_handle(c10::StorageImpl& storage, Bytes size);
 
 // The real storage of a block on a node, and tensors over it.
 struct RealAtNode {
-  std::atomic<c10::StorageImpl*> storage{nullptr};  // an owned reference
+  // An owned reference; null if the block was never on the node.
+  std::atomic<c10::StorageImpl*> storage{nullptr};
   RealViews views;
 };
 
-// What the torch layer keeps with a block: the real storage on each node where it ever was, for the block's
-// life, and tensors over it. Evicting takes the data pointer out of it, fetching puts the new one in.
+// State of the torch layer for a block: the real storage on each node where the block has ever been, for the
+// block's life, and tensors over it. Evicting nulls the storage's data pointer, fetching sets it again.
 struct Attachment : TrailingArray<Attachment, RealAtNode> {
-  AddressSpace::Range* addresses = nullptr;  // null for a block of no bytes
-  std::unique_ptr<Origin> origin;            // null for most
-  c10::DeviceIndex device_index = 0;         // of the storage that owns the block
-  Bytes counted{0};                          // for that index (index_memory.h)
-  Block::Space space;                        // while it is kept for the next block: that one's memory
+  AddressSpace::Range* addresses = nullptr;  // Null for a block of no bytes.
+  std::unique_ptr<Origin> origin;            // Null for most blocks.
+  c10::DeviceIndex device_index = 0;         // Index of the storage that owns the block.
+  Bytes counted{0};                          // Bytes counted for device_index (index_memory.h).
+  Block::Space space;                        // Memory for the next Block, while this is a spare attachment.
 
   RealAtNode& real(NodeId node) { return items()[index_of(node)]; }
 };

@@ -1,6 +1,6 @@
-// Bytes of living tensors by device index, wherever the engine keeps them: `requested_bytes` of
-// torch.cuda.memory_stats(i). They may exceed the node's budget. What is on a node, which its budget limits,
-// is in the engine's Stats.
+// Bytes of living tensors by device index, on any node: `requested_bytes` of
+// torch.cuda.memory_stats(i). They may exceed the node's budget. The engine's Stats count the bytes on a
+// node, which its budget limits.
 //
 // Thread safety: all functions. With one device nothing is counted (handle.cc).
 #pragma once
@@ -14,15 +14,15 @@ namespace innkeeper::torch_layer {
 
 struct IndexMemory {
   Bytes now{0};
-  Bytes peak{0};           // since reset_peak()
-  Bytes since_emptied{0};  // the most since note_empty_cache()
+  Bytes peak{0};           // Maximum of `now` since reset_peak().
+  Bytes since_emptied{0};  // Maximum of `now` since note_empty_cache().
 };
 
-// A block of this index has become so many bytes larger, or smaller.
+// Adds a change in size of a block of this index.
 void count_bytes(c10::DeviceIndex index, Bytes change) noexcept;
 IK_EXPORT IndexMemory index_memory(c10::DeviceIndex index);
 IK_EXPORT void reset_peak(c10::DeviceIndex index);
-// empty_cache() has been called, which is for all devices.
+// Notes a call of empty_cache(), which is for all devices.
 IK_EXPORT void note_empty_cache();
 
 }  // namespace innkeeper::torch_layer

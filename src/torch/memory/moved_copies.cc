@@ -16,12 +16,12 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-constexpr Bytes kMost = MiB(64);       // of all copies, and of one
-constexpr Bytes kKeptAtOnce = MiB(1);  // larger ones at their second move
-constexpr size_t kMostEntries = 128;   // looked through one by one
+constexpr Bytes kMost = MiB(64);       // Limit of one copy, and of all.
+constexpr Bytes kKeptAtOnce = MiB(1);  // A larger tensor is kept at its second move.
+constexpr size_t kMostEntries = 128;   // Small, because find() searches linearly.
 constexpr int64_t kPartOfBudgets = 16;
 
-// Which bytes of a CPU tensor, read how, are on which device.
+// Identity of a view of a CPU tensor's bytes, and the device of its copy.
 struct Place {
   explicit Place(const at::Tensor& x, c10::Device to)
       : storage(x.storage().unsafeGetStorageImpl()),
@@ -42,8 +42,8 @@ struct Place {
 
 struct Entry {
   Place place;
-  c10::weak_intrusive_ptr<c10::StorageImpl> alive;  // the same address may be another storage later
-  at::Tensor copy;                                  // undefined: moved once, and not kept
+  c10::weak_intrusive_ptr<c10::StorageImpl> alive;  // Expired: the address may belong to another storage now.
+  at::Tensor copy;                                  // Undefined if the tensor was moved once and not kept.
   uint64_t sum = 0;
   uint64_t used = 0;
 };
@@ -67,7 +67,7 @@ Bytes room_for_copies() {
 class Copies {
  public:
   static Copies& self() {
-    static auto& it = *new Copies;  // outlives the runtime's last tensors
+    static auto& it = *new Copies;  // Leaked, because the runtime's last tensors may use it.
     return it;
   }
 
@@ -86,7 +86,7 @@ class Copies {
   }
 
   void keep(Entry fresh, Bytes room) {
-    std::vector<Entry> gone;  // freed without the lock: that may take others
+    std::vector<Entry> gone;  // Freed after the lock, because freeing a tensor may take other locks.
     MutexLock lock(mutex_);
     take_out(gone, [&](const Entry& entry) { return entry.alive.expired() || entry.place == fresh.place; });
     fresh.used = ++clock_;

@@ -1,10 +1,11 @@
-// Managed copies of CPU tensors that operators have moved (operator/mixed_move.h), kept so that a tensor that
-// does not change is moved once: a mask, class weights, a table of positions.
+// Managed copies of CPU tensors that operators have moved (operator/mixed_move.h), kept so that an unchanging
+// tensor is moved once: a mask, class weights, a table of positions.
 //
-// A copy counts while its tensor's bytes are what they were, by their checksum: a version counter does not
-// see what NumPy and other processes write. It goes when the CPU tensor's storage does, when others were used
-// later and there is no room, and when what is kept would be more than a sixteenth of all nodes' budgets.
-// Large tensors, such as a batch, are kept from their second move on: most are moved once.
+// A copy is valid while the checksum of its tensor's bytes is the same. A version counter would not do,
+// because it misses writes by NumPy and by other processes. A copy is freed with the CPU tensor's storage.
+// The least recently used copies are freed when all copies together exceed 64 MiB, a sixteenth of all nodes'
+// budgets, or 128 entries. Large tensors, such as a batch, are kept from their second move on, because most
+// of them are moved only once.
 //
 // Thread safety: all functions.
 #pragma once
@@ -15,8 +16,8 @@
 
 namespace innkeeper::torch_layer {
 
-// Returns the kept copy of the CPU tensor on the device, or else calls `move` and returns its result. The
-// caller only reads it, and does not return it to the program.
+// Returns the kept copy of the CPU tensor on the device, or else calls `move` and returns its result.
+// Requires: the caller only reads the result, and does not return it to the program.
 at::Tensor moved_copy(const at::Tensor& cpu_tensor, c10::Device device,
                       const std::function<at::Tensor()>& move);
 

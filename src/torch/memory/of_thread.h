@@ -1,7 +1,7 @@
-// Something that each thread has for itself, made when the thread first asks and destroyed when it ends. What
-// is asked for later, by destructors that run as the thread ends, is null.
+// A T for each thread, made at the thread's first call and destroyed when the thread ends. After that, get()
+// returns null, to destructors that run while the thread ends.
 //
-// Thread safety: what get() returns is the calling thread's alone.
+// Thread safety: only the calling thread may use the result of get().
 #pragma once
 
 namespace innkeeper::torch_layer {
@@ -27,7 +27,7 @@ class OfThread {
     T value;
   };
 
-  // Constants at first, so that to ask costs no call.
+  // Initialized by constants, so that a read costs no call.
   inline static constinit thread_local T* it_ = nullptr;
   inline static constinit thread_local bool over_ = false;
 };

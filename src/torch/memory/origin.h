@@ -1,4 +1,4 @@
-// How the bytes of a block can be computed again: kept with it (handle.h).
+// The recorded call from which a block's bytes can be recomputed; stored with the block (handle.h).
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ class RecordedOperator;  // operator/recorded_operator.h
 
 struct Origin {
   std::shared_ptr<const RecordedOperator> call;
-  size_t result = 0;                                   // of the call
-  uint32_t writes = 0;                                 // that the block had seen then (Block::writes)
-  c10::ScalarType dtype = c10::ScalarType::Undefined;  // of the result
+  size_t result = 0;    // Index of the block among the call's results.
+  uint32_t writes = 0;  // Block::writes at the time of the call; a later write makes the call useless.
+  c10::ScalarType dtype = c10::ScalarType::Undefined;  // Type of the result.
 };
 
 }  // namespace innkeeper::torch_layer

@@ -20,7 +20,7 @@ bool has_cuda() {
   return has;
 }
 
-// The ranges that are out, by address.
+// The allocated ranges, by address.
 class PinnedRanges {
  public:
   PinnedRanges() { take_at_fork(mutex_); }
@@ -69,7 +69,8 @@ void release_pinned(void* context) {
   ranges().remove(memory->get());
 }
 
-// Registered as PyTorch's host allocator for the managed device; forwards to CUDA's where there is CUDA.
+// Registered as PyTorch's host allocator for the managed device; forwards to CUDA's allocator if there is
+// CUDA.
 class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t size) override {
@@ -84,8 +85,8 @@ class PinnedAllocator final : public at::HostAllocator {
   void copy_data(void* destination, const void* source, size_t size) const override {
     default_copy_data(destination, source, size);
   }
-  // Copies from pinned memory are done with it when they return, but for those to a CUDA node, which CUDA's
-  // own allocator is told of by its copy kernel.
+  // Needs no event: copies from pinned memory have finished with it when they return. Only copies to a
+  // CUDA node have not, and their copy kernel informs CUDA's own allocator.
   bool record_event(void*, void*, c10::Stream) override { return true; }
   void empty_cache() override {
     if (has_cuda()) at::getHostAllocator(c10::kCUDA)->empty_cache();

@@ -1,8 +1,8 @@
 // Host memory that `pin_memory()` returns on a process whose accelerator is the managed device.
 //
-// With CUDA it comes from CUDA's own allocator, so that it is really locked. Without, it is ordinary CPU
-// memory, and the addresses that were given are remembered: is_pinned() is true for them and for nothing
-// else, so programs that check behave as they would on a GPU.
+// With CUDA, the memory comes from CUDA's own allocator, so that it is really locked. Without CUDA, it is
+// ordinary CPU memory. A table holds its addresses, and is_pinned() is true for these addresses alone, so
+// programs that check it behave as on a GPU.
 //
 // Thread safety: all functions.
 #pragma once
@@ -12,9 +12,9 @@
 namespace innkeeper::torch_layer {
 
 c10::Allocator* pinned_allocator();
-// Cheap: no device is touched unless CUDA is there, and without pinned memory it is one load.
+// Cheap: it touches no device unless the process has CUDA, and without pinned memory it costs one load.
 bool is_pinned_address(const void* address);
-// Makes it PyTorch's host allocator for the device (torch.accelerator's host memory statistics).
+// Registers it as PyTorch's host allocator for the device (torch.accelerator's host memory statistics).
 void register_host_allocator();
 
 }  // namespace innkeeper::torch_layer

@@ -13,7 +13,7 @@ void lent(void* /*context*/) {}
 
 c10::DataPtr borrowed(void* data, c10::Device device) { return {data, nullptr, &lent, device}; }
 
-// Moves the duty to free a storage's memory to the caller; the storage goes on borrowing it.
+// Makes the caller responsible for freeing a storage's memory; the storage borrows it from then on.
 Memory take_memory(c10::StorageImpl& real) {
   const auto size = Bytes(static_cast<int64_t>(real.nbytes()));
   c10::DataPtr owned = real.set_data_ptr(borrowed(real.mutable_data(), real.device()));
@@ -23,8 +23,9 @@ Memory take_memory(c10::StorageImpl& real) {
   return {data, size, context, context == nullptr ? nullptr : release};
 }
 
-// Where a borrowing storage begins is a matter of bytes, and it cannot be resized: it has a real storage of
-// its own, over a part of the block's. That one stays as long as it does, so that who keeps it is seen (I12).
+// The real storage of a storage that borrows part of a block. Its begin is a byte offset and it cannot be
+// resized, so it has its own real storage over a part of the block's. It holds a reference to the block's
+// real storage, so that an owner of it is seen (I12).
 c10::intrusive_ptr<c10::StorageImpl> borrowing_storage(const c10::StorageImpl& shown, c10::StorageImpl* whole,
                                                        c10::Device device) {
   const auto make = [&](c10::DataPtr data) {
@@ -39,7 +40,7 @@ c10::intrusive_ptr<c10::StorageImpl> borrowing_storage(const c10::StorageImpl& s
                device});
 }
 
-// Who owns the memory of storages that others than we hold.
+// Guards the ownership of memory in storages that code outside of this layer also holds.
 Mutex& kept_mutex() {
   static auto& mutex = *new Mutex;
   return mutex;
@@ -63,8 +64,8 @@ void memory_changed(Block& block, NodeId node, void* data) {
   if (data != nullptr) real->set_nbytes(static_cast<size_t>(block.size().count()));
 }
 
-// Two threads that release the same block may each take the other's view for an outsider's: then its pin
-// stays until the probe is asked again. A real escape is never missed by the one who looks last.
+// Two threads that release one block at the same time may each count the other's view as an outside holder.
+// Then its pin stays until the next probe. The thread that probes last never misses a real escape.
 bool is_held_elsewhere(Block& block, NodeId node) {
   const RealAtNode& at = attachment_of(block).real(node);
   c10::StorageImpl* real = at.storage.load(std::memory_order_acquire);
@@ -142,7 +143,7 @@ c10::intrusive_ptr<c10::StorageImpl> adopt_storage(Runtime& runtime, const c10::
   Memory memory;
   if (real.use_count() == 1) [[likely]] {
     memory = take_memory(storage);
-  } else {  // the kernel has kept it, and may return it on several threads
+  } else {  // The kernel has kept it, and may return it on several threads.
     const MutexLock lock(kept_mutex());
     if (storage.data_ptr().get_deleter() == &lent) return {};
     memory = take_memory(storage);
@@ -159,7 +160,7 @@ bool adopt_resize(Runtime& runtime, c10::StorageImpl& handle, Block& block, Node
   const auto size = Bytes(static_cast<int64_t>(real->nbytes()));
   const bool moved = real->data() != (pinned ? block.data(node) : nullptr);
   if (!moved && size == block.size()) return false;
-  if (!moved) {  // shrunk in place: the memory stays as it is
+  if (!moved) {  // Shrunk in place: the memory stays the same.
     return false;
   }
   runtime.engine().replace(block, node, take_memory(*real), size);

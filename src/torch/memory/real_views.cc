@@ -21,7 +21,8 @@ c10::intrusive_ptr<c10::TensorImpl> RealViews::take(const c10::TensorImpl& handl
                                                     const c10::StorageImpl& storage, bool inference) {
   for (std::atomic<c10::TensorImpl*>& place : views_) {
     if (place.load(std::memory_order_relaxed) == nullptr) continue;
-    c10::TensorImpl* view = place.exchange(nullptr, std::memory_order_acq_rel);  // ours alone from here on
+    // Owned by this thread alone from here on.
+    c10::TensorImpl* view = place.exchange(nullptr, std::memory_order_acq_rel);
     if (view == nullptr) continue;
     if (fits(*view, handle, storage, inference)) return c10::intrusive_ptr<c10::TensorImpl>::reclaim(view);
     put(place, view);
@@ -37,20 +38,21 @@ void RealViews::keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::Storag
   std::atomic<c10::TensorImpl*>* place = &views_.back();
   for (std::atomic<c10::TensorImpl*>& candidate : views_) {
     if (candidate.load(std::memory_order_relaxed) != nullptr) continue;
-    if (alone) return candidate.store(view.release(), std::memory_order_release);  // no exchange is needed
+    // Without other threads a plain store suffices.
+    if (alone) return candidate.store(view.release(), std::memory_order_release);
     place = &candidate;
     break;
   }
   put(*place, view.release());
 }
 
-// What stood in the place is let go.
+// Puts a view into a slot, and releases the view that the slot held.
 void RealViews::put(std::atomic<c10::TensorImpl*>& place, c10::TensorImpl* view) {
   c10::TensorImpl* before = place.exchange(view, std::memory_order_acq_rel);
   if (before != nullptr) c10::raw::intrusive_ptr::decref(before);
 }
 
-// No other thread is here: no exchange is needed.
+// No other thread uses the block any more, so plain loads and stores suffice.
 void RealViews::clear() {
   for (std::atomic<c10::TensorImpl*>& place : views_) {
     c10::TensorImpl* const view = place.load(std::memory_order_acquire);

@@ -1,13 +1,13 @@
-// Real tensors over a block's real storage on one node, kept for the next operator that wants the same
-// geometry: where operands are resident an operator builds none.
+// Real tensors over a block's real storage on one node, kept for the next operator that needs the same
+// geometry. So an operator whose operands are resident builds no real tensor.
 //
-// A view is taken out while an operator runs on it, so two running operators never share one, and put back
-// only when it has no other owner. Nothing is assumed of what a kernel did to it: all that matters is
-// compared whenever a view is taken.
+// An operator takes a view out while it runs on it, so two running operators never share one. It puts the
+// view back only if the view has no other owner. A kernel may have changed a view in any way, so take()
+// compares everything that matters.
 //
-// What it is not: an owner of memory. The storage stays the same across evictions, so views stay good.
+// A view does not own the memory. The storage stays the same across evictions, so views stay valid.
 //
-// Thread safety: take, keep and count from any thread; clear when no thread can use the block any more.
+// Thread safety: take, keep and count from any thread; clear only after every other use of the block.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -24,14 +24,14 @@ class RealViews {
   RealViews(const RealViews&) = delete;
   RealViews& operator=(const RealViews&) = delete;
 
-  // A view over `storage` with the geometry, type and view bits of `handle`, or null. `inference`: one made
-  // in InferenceMode.
+  // A view over `storage` with the geometry, type and view bits of `handle`, or null. `inference`: the view
+  // must have been made in InferenceMode.
   c10::intrusive_ptr<c10::TensorImpl> take(const c10::TensorImpl& handle, const c10::StorageImpl& storage,
                                            bool inference);
-  // Takes back a tensor over the block's real storage, if it is the last reference; replaces an older one
-  // where all places are taken. `alone`: no other thread knows of the block yet.
+  // Puts back a tensor over the block's real storage, if it is the last reference. It replaces a kept view if
+  // there is no free slot. `alone`: no other thread knows of the block yet.
   void keep(c10::intrusive_ptr<c10::TensorImpl> view, const c10::StorageImpl& storage, bool alone);
-  // How many references to the storage are kept here.
+  // Number of references to the storage that are kept here.
   uint32_t count() const {
     uint32_t kept = 0;
     for (const auto& view : views_) kept += view.load(std::memory_order_acquire) != nullptr ? 1 : 0;
@@ -40,7 +40,7 @@ class RealViews {
   void clear();
 
  private:
-  // A weight is used as it is and transposed.
+  // Views for each node; two, because programs often use a weight both as it is and transposed.
   static constexpr size_t kViews = 2;
 
   void put(std::atomic<c10::TensorImpl*>& place, c10::TensorImpl* view);

@@ -8,7 +8,8 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-constexpr size_t kClasses = 40;  // to 128 KiB: what larger blocks cost is not seen beside their kernels
+// Up to 128 KiB: for larger blocks, the kernels cost so much more that the saving is not noticeable.
+constexpr size_t kClasses = 40;
 constexpr size_t kEach = 4;
 
 void give_back(Attachment::Owner attachment) { address_space().give_back(attachment->addresses); }
@@ -17,7 +18,8 @@ class Spares {
  public:
   Spares() = default;
   ~Spares() {
-    // In a child of fork() a thread that is gone may hold the address space's lock for good.
+    // In a child of fork(), a thread of the parent may have held the address space's lock at the fork;
+    // nothing releases it here.
     if (runtime_if_started() == nullptr) return;
     clear();
   }
@@ -30,7 +32,7 @@ class Spares {
     return Attachment::Owner(kept.spares[--kept.count]);
   }
   bool has_place(size_t nodes, size_t index) {
-    if (nodes != nodes_) {  // configure() made another machine
+    if (nodes != nodes_) {  // configure() has made another machine since.
       clear();
       nodes_ = nodes;
     }

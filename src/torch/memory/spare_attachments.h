@@ -1,22 +1,24 @@
-// Attachments of small blocks that have gone, each with its address range, kept for the thread's next
-// handles: most tensors have the size of one that has just gone, and neither malloc nor the address space is
-// asked then. The memory of the block that has gone is kept with its attachment.
+// Attachments of small blocks that have died, each with its address range, kept for the thread's next
+// handles. Most tensors have the size of one that has just died, and then neither malloc nor the address
+// space is needed. The attachment also keeps the memory of its dead Block.
 //
-// A few for each class of sizes and thread; given back when the thread ends. What is kept belongs to no
-// block, so its address leads to none, and counts as live in the address space.
+// A thread keeps a few for each size class, and frees them when it ends. A kept address range leads to no
+// block, and counts as live in the address space.
 //
-// Thread safety: take and keep work on what the calling thread has.
+// Thread safety: take_attachment, keep_attachment and drop_spare_attachments work on the calling thread's own
+// store.
 #pragma once
 
 #include "torch/memory/handle.h"
 
 namespace innkeeper::torch_layer {
 
-// One for a block of `size` bytes, in a machine of so many nodes: kept, or new.
+// An attachment for a block of `size` bytes, in a machine of `nodes` nodes: a kept one, or a new one.
 Attachment::Owner take_attachment(size_t nodes, size_t size);
-// Of a block that has gone: it has no real storage any more, and its address leads to no block.
+// Keeps the attachment of a dead block. Requires: it has no real storage any more, and its address leads to
+// no block.
 void keep_attachment(Attachment::Owner attachment, size_t nodes);
-// Gives back what the calling thread keeps.
+// Frees the attachments that the calling thread keeps.
 void drop_spare_attachments();
 
 }  // namespace innkeeper::torch_layer

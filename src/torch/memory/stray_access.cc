@@ -16,7 +16,7 @@ AddressSpace* space_of_handles = nullptr;
 struct sigaction before_ours;
 constexpr int kPatienceMs = 200;
 
-// In a handler: no memory, no lock that is waited for.
+// Runs in a signal handler: it allocates no memory and waits for no lock without a limit.
 void explain(const void* address) {
   const AddressSpace::Range* range = space_of_handles->find_soon(address);
   if (range == nullptr) return;
@@ -32,7 +32,7 @@ void explain(const void* address) {
                               "    with innkeeper.resident(x, write=True) as real: ... real.data_ptr()\n",
                               offset, whose, address);
   const size_t length = std::min(static_cast<size_t>(std::max(wanted, 0)), line.size() - 1);
-  pollfd error{STDERR_FILENO, POLLOUT, 0};  // the pipe may have no reader, and the process is to end
+  pollfd error{STDERR_FILENO, POLLOUT, 0};  // If the pipe has no reader, the process must end all the same.
   if (poll(&error, 1, kPatienceMs) != 1) return;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), length);
 }
@@ -52,11 +52,11 @@ void on_trap(int number, siginfo_t* info, void* context) {
     if (sent && before.sa_handler == SIG_IGN) return;
     struct sigaction end = before;
     end.sa_handler = SIG_DFL;
-    sigaction(number, &end, nullptr);  // the instruction traps again
+    sigaction(number, &end, nullptr);  // The instruction traps again.
     if (sent) raise(number);
     return;
   }
-  if ((before.sa_flags & SA_RESETHAND) != 0) {  // it is to be called once
+  if ((before.sa_flags & SA_RESETHAND) != 0) {  // The former handler asked to be called only once.
     before_ours.sa_handler = SIG_DFL;
     before_ours.sa_flags &= ~SA_SIGINFO;
   }

@@ -19,9 +19,9 @@ using torch::autograd::InputMetadata;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Moves one gradient to the device of its tensor. PyTorch gives a tensor whose data move to another device
-// another node, so the device never changes. The hook is among the node's own hooks, because PyTorch removes
-// a tensor's hooks when the program adds one to it.
+// Moves one gradient to the device of its tensor. The device never changes, because PyTorch gives a tensor
+// whose data move to another device another node. The hook is one of the node's own hooks, because PyTorch
+// removes a tensor's hooks when the program adds one to it.
 class ToOwnDevice final : public FunctionPreHook {
  public:
   ToOwnDevice(uint32_t input, c10::Device device) : input_(input), device_(device) {}
@@ -40,7 +40,7 @@ class ToOwnDevice final : public FunctionPreHook {
   const c10::Device device_;
 };
 
-// That of the node's input; null if its gradients come from one device.
+// The hook that moves the gradient of the node's input; null if all its gradients come from one device.
 const ToOwnDevice* mover_of(Node& node, uint32_t input) {
   for (const auto& hook : node.pre_hooks()) {
     const auto* mover = dynamic_cast<const ToOwnDevice*>(hook.get());
@@ -49,7 +49,7 @@ const ToOwnDevice* mover_of(Node& node, uint32_t input) {
   return nullptr;
 }
 
-// Moves the gradients that a node gives, before autograd adds them to others.
+// Moves the gradients that a node returns, before autograd adds them to others.
 class MoveGradients final : public FunctionPostHook {
  public:
   explicit MoveGradients(Node& node) : node_(node) {}
@@ -64,11 +64,11 @@ class MoveGradients final : public FunctionPostHook {
   }
 
  private:
-  Node& node_;  // that has the hook
+  Node& node_;  // The node that has the hook.
 };
 
-// Autograd takes gradients of any device for what it calls a subclass. For a managed gradient it asks the
-// node for a stream, which only a node of the managed device has.
+// Autograd accepts gradients of any device for inputs that are marked as tensor subclasses. For a managed
+// gradient it asks the node for a stream, which only a node of the managed device has.
 void take_any_device(Node& node, uint32_t input, c10::Device device) {
   InputMetadata& metadata = node.mutable_input_metadata(input);
   if (metadata.was_default_constructed() || metadata.is_tensor_subclass() || metadata.is_nested_tensor())
@@ -81,7 +81,7 @@ void take_any_device(Node& node, uint32_t input, c10::Device device) {
   std::construct_at(&metadata, wider);
 }
 
-// Results of this thread whose nodes are not there yet: autograd makes them on the thread that runs the
+// Results of this thread whose nodes do not exist yet: autograd makes a node on the thread that runs the
 // operator.
 class RecentResults {
  public:

@@ -1,6 +1,6 @@
-// Looks for managed tensors beside tensors of other devices: the operator moves those of the CPU
-// (mixed_move.h), or throws PyTorch's own error where CUDA would. 0-dim CPU tensors that are only read are
-// welcome everywhere, as on CUDA.
+// Finds operands on several devices. The operator moves CPU tensors to the managed device (mixed_move.h), or
+// throws PyTorch's own error where CUDA would. 0-dim CPU tensors that are only read may stand beside tensors
+// of any device, as on CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,7 +30,7 @@ class DeviceCheck {
   }
   bool any_managed() const { return managed_; }
   bool mixed() const { return managed_ && other_.has_value(); }
-  // Throws MixedOperands where a CPU tensor is to be moved (mixed_move.h), else PyTorch's error.
+  // Throws MixedOperands if a CPU tensor is to be moved (mixed_move.h), else PyTorch's error.
   void refuse_mixed(std::string_view op) const {
     if (mixed()) [[unlikely]]
       move_or_refuse(op, *first_, *other_);
@@ -39,8 +39,8 @@ class DeviceCheck {
   [[noreturn]] static void refuse(std::string_view op, c10::Device first, c10::Device other);
 
  private:
-  std::optional<c10::Device> first_;  // of the first tensor that decides
-  std::optional<c10::Device> other_;  // of one that disagrees
+  std::optional<c10::Device> first_;  // Device of the first tensor that counts.
+  std::optional<c10::Device> other_;  // Device of the first tensor on another device than first_.
   bool managed_ = false;
 };
 

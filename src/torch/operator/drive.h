@@ -1,9 +1,9 @@
-// The steps of an operator's life (docs/internals/operators.md), written once for every way in which one is
-// called: boxed and in parts of lists (fallback.cc), typed (typed_kernel.h), copies (kernels/copy.cc),
-// operators on sparse tensors (kernels/composed_kernels.cc).
+// The steps of one operator (docs/internals/operators.md), shared by all ways to call it: boxed, also on
+// parts of lists (fallback.cc); typed (typed_kernel.h); copies (kernels/copy.cc); operators on sparse tensors
+// (kernels/composed_kernels.cc).
 //
-// What differs is an OperatorKind, a plain class. Everything is known at compile time: the fast path has no
-// call that could not be inlined.
+// An OperatorKind, a plain class, holds the steps in which these ways differ. All types are known at compile
+// time, so the compiler can inline every call of the fast path.
 #pragma once
 
 #include <concepts>
@@ -20,19 +20,22 @@ concept OperatorKind = requires(Kind& kind, OperatorCall& call) {
   { kind.name() } -> std::convertible_to<std::string_view>;
   // Refuses mixed devices, and gives the call its managed operands.
   kind.collect(call);
-  // True: it has run the operator in slices, because its operands are larger than every accelerator.
+  // Returns true if it has run the operator in slices, because the operands are larger than every
+  // accelerator.
   { kind.run_in_slices() } -> std::same_as<bool>;
   // The node where the operator should run.
   { kind.node(call) } -> std::same_as<NodeId>;
-  // Exposes real tensors to the kernel, runs it, and turns what it made into managed tensors.
+  // Exposes real tensors to the kernel, runs it, and turns its results into managed tensors.
   kind.compute(call);
-  // Whether the host may run the operator again if its kernel finds no free space: nothing was written (I9).
+  // Whether the host may run the operator again if its kernel finds no free space: the kernel has written
+  // nothing (I9).
   { kind.is_repeatable(call) } -> std::same_as<bool>;
-  // Calls the operator again as it was called.
+  // Calls the operator again with its original arguments.
   kind.repeat();
-  // Gives up the real tensors, before an error leaves the operator.
+  // Releases the real tensors before an error leaves the operator: a holder of one counts as a holder outside
+  // the engine (I12).
   kind.let_go();
-  // What the caller gets.
+  // The operator's result, for the caller.
   kind.result();
 };
 
@@ -68,7 +71,7 @@ decltype(auto) drive(Kind& kind) {
   return kind.result();
 }
 
-// For a Kind that no slices are cut of, and that is not run again.
+// Base of a Kind that is never cut into slices and never run again.
 struct WholeAndOnce {
   static bool run_in_slices() { return false; }
   static bool is_repeatable(const OperatorCall&) { return false; }

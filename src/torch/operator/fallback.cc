@@ -20,13 +20,15 @@ namespace {
 
 using Kind = Parameter::Kind;
 
-// A simulated accelerator's own key seems to have any kernel.
+// A simulated accelerator's own dispatch key has a fallback and so seems to have every kernel; kernel_key
+// does not.
 bool has_kernel(const Signature& signature, const NodeBackend& backend) {
   return signature.op.hasComputedKernelForDispatchKey(backend.kernel_key);
 }
 
-// The results of an operator that writes are counted before it runs, where its operands take one part in so
-// many of a budget: should they not fit, it cannot be run again elsewhere.
+// If the operands of an operator that writes take more than 1/kCountedBefore of the budget, its results are
+// counted before it runs. If the kernel ran and the results did not fit, no other node could run the operator
+// again.
 constexpr int64_t kCountedBefore = 4;
 
 bool returns_too_much(OperatorCall& call, const Signature& signature, NodeId node,
@@ -39,8 +41,8 @@ bool returns_too_much(OperatorCall& call, const Signature& signature, NodeId nod
   return call.operand_bytes() + bytes_of_results(signature, arguments) > budget;
 }
 
-// The state from which an operator draws, to be put back before it is run again. What another thread drew
-// from the same stream meanwhile is drawn again.
+// The state of the random stream from which an operator draws, to be restored before a second run. Numbers
+// that another thread drew from the same stream in between are drawn twice.
 class Drawn {
  public:
   Drawn(const Signature& signature, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index) {
@@ -74,7 +76,7 @@ bool draws(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   return dropout < 0 || arguments[static_cast<size_t>(dropout)].toDouble() != 0;
 }
 
-// A call on a stack: results take the place of the arguments.
+// A call on a stack; the results replace the arguments.
 class BoxedCall {
  public:
   BoxedCall(const ManagedOp& op, torch::jit::Stack& stack)
@@ -129,8 +131,8 @@ class BoxedCall {
     next_ = 0;
     for (size_t i = 0; i < signature_.args.size(); ++i)
       lend(call, stack_[first_ + i], signature_.args[i].kind);
-    // By the real tensors' own keys, so that views with a conjugate bit and the like take the way they take
-    // there.
+    // The dispatcher chooses by the real tensors' own keys, so that views with a conjugate or similar bit
+    // take the usual code path of the node's device.
     std::optional<DefaultGeneratorTurn> turn;
     if (draws(op_, arguments())) [[unlikely]]
       turn.emplace(current_stream(call.index_or_current()), call.runtime().backend(call.node()).device);
@@ -142,7 +144,8 @@ class BoxedCall {
 
   bool is_repeatable(const OperatorCall&) const { return !given_.empty(); }
 
-  // The real tensors: who still has one when the call ends is taken for an outsider.
+  // Releases the real tensors: a holder of one at the end of the call counts as a holder outside the engine
+  // (I12).
   void let_go() { stack_.resize(first_); }
 
   void repeat() {
@@ -167,7 +170,7 @@ class BoxedCall {
 
   c10::ArrayRef<c10::IValue> arguments() const { return torch::jit::last(stack_, signature_.args.size()); }
 
-  // Of an operator that returns tensors alone.
+  // Results of an operator that returns only tensors.
   c10::SmallVector<at::Tensor, 3> results() const {
     c10::SmallVector<at::Tensor, 3> all;
     for (size_t i = first_; i < stack_.size(); ++i)
@@ -175,7 +178,7 @@ class BoxedCall {
     return all;
   }
 
-  // An element of a list belongs to the list, which the stack gives up.
+  // Owns an element of a list: the list owns it otherwise, and the stack releases the list.
   void take(OperatorCall& call, const at::Tensor& tensor, bool written) {
     if (is_managed(tensor)) {
       call.operand(tensor, written);
@@ -184,9 +187,10 @@ class BoxedCall {
     }
   }
 
-  // The arguments as they came, for an operator that the host may run again: only where no operand has been
-  // written (I9), but for what is given as `out`, which may have to grow beyond the node's room. What one of
-  // PyTorch's own drew is put back.
+  // Keeps the original arguments of an operator that the host may run again. The host may do so only if the
+  // kernel has written no operand (I9). Operands given as `out` do not count; they may have to grow beyond
+  // the node's free space. If an operator of PyTorch's own draws random numbers, this also keeps the stream's
+  // state.
   void remember(const OperatorCall& call) {
     if (signature_.metadata_write || call.runtime().backend(call.node()).host || call.overwrites(made_))
       return;
@@ -195,7 +199,7 @@ class BoxedCall {
       drawn_.emplace(signature_, given_, call.index_or_current());
   }
 
-  // An operator without operands makes its result where its device argument says.
+  // An operator without operands makes its result on the device that its device argument names.
   static void take_index(OperatorCall& call, const c10::IValue& value) {
     if (call.index() >= 0 || !value.isDevice() || value.toDevice().type() != kManagedType) return;
     call.take_index(index_of(value.toDevice()));
@@ -221,14 +225,14 @@ class BoxedCall {
     }
   }
 
-  // The call keeps what stood there, which it had borrowed.
+  // The call owns the managed tensor from here on, because the real tensor replaces it on the stack.
   void lend_tensor(OperatorCall& call, c10::IValue& value) {
     if (!is_managed(value.toTensor())) return;
     call.keep(next_, std::move(value).toTensor());
     value = call.real(next_++);
   }
 
-  // Operands come in the order in which collect() took them.
+  // Real tensors of a list. Operands come in the order in which collect() took them.
   template <class Element>
   c10::List<Element> real_list(OperatorCall& call, const c10::IValue& managed) {
     const c10::ArrayRef<c10::IValue> elements = managed.toListRef();
@@ -244,7 +248,7 @@ class BoxedCall {
     return reals;
   }
 
-  // An operator with a Generator argument is given the stream itself.
+  // Gives the stream itself to an operator with a Generator argument.
   static void lend_generator(const OperatorCall& call, c10::IValue& value) {
     at::Generator stream = current_stream(call.index_or_current()).kernel_generator();
     if (!value.isNone()) {
@@ -272,8 +276,8 @@ class BoxedCall {
   const size_t first_;
   torch::jit::Stack& stack_;
   size_t next_ = 0;
-  bool foreign_ = false;              // some operand is a tensor of another device
-  c10::SmallVector<size_t, 3> made_;  // operands that are given as `out`
+  bool foreign_ = false;              // Some operand is a tensor of another device.
+  c10::SmallVector<size_t, 3> made_;  // Indices of the operands that are given as `out`.
   c10::SmallVector<c10::IValue, 8> given_;
   std::optional<Drawn> drawn_;
 };

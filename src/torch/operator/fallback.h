@@ -10,11 +10,11 @@ namespace innkeeper::torch_layer {
 
 class OperatorCall;
 
-// Arguments on the stack; results replace them.
+// The arguments are on the stack; the results replace them.
 void run_managed(const ManagedOp& op, torch::jit::Stack* stack);
 
-// Where an operator runs that was to run at `node`: on the host instead, if that node has no kernel for it or
-// no room for what it returns (soft_placement.h).
+// The node that runs an operator meant for `node`: the host instead, if `node` has no kernel for it or no
+// free space for its results (soft_placement.h).
 NodeId where_to_run(OperatorCall& call, const Signature& signature, NodeId node,
                     c10::ArrayRef<c10::IValue> arguments);
 

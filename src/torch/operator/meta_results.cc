@@ -12,7 +12,8 @@ namespace {
 using Kind = Parameter::Kind;
 using at::Tensor;
 
-// What is not managed stays: numbers are CPU tensors, and meta kernels take them.
+// A meta tensor of the same geometry. Tensors that are not managed stay, because numbers are CPU tensors and
+// meta kernels take them.
 Tensor without_bytes(const Tensor& tensor) {
   if (!is_managed(tensor) || tensor.layout() != c10::kStrided) return tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
@@ -32,7 +33,7 @@ c10::IValue without_bytes(Kind kind, const c10::IValue& value) {
     }
     return list;
   }
-  if (kind == Kind::generator) return {};  // nothing is drawn
+  if (kind == Kind::generator) return {};  // A meta kernel draws no numbers.
   if (kind == Kind::device && value.isDevice() && value.toDevice().type() == kManagedType) {
     return c10::Device(c10::kMeta);
   }
@@ -70,7 +71,8 @@ Bytes bytes_of_results(const Signature& signature, c10::ArrayRef<c10::IValue> ar
   const std::vector<Tensor> results = meta_results(signature, arguments);
   const auto& returns = signature.op.schema().returns();
   for (size_t i = 0; i < results.size(); ++i) {
-    // What comes of lists is more than the schema has; a list of fresh tensors is alone in it.
+    // A list of tensors gives more results than the schema has return values; a list of fresh tensors is the
+    // only return value of its operator.
     if (i < returns.size() && returns[i].alias_info() != nullptr) continue;
     if (results[i].defined()) total += Bytes(static_cast<int64_t>(results[i].nbytes()));
   }

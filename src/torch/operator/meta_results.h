@@ -1,6 +1,7 @@
-// What an operator would return for these arguments, by PyTorch's meta kernels: types and geometry, no bytes.
+// The results that an operator would return for given arguments, from PyTorch's meta kernels: types and
+// geometry, no bytes.
 //
-// Costs a few microseconds: for the rare cases that must know before they compute.
+// Costs a few microseconds, so it is for rare cases that need the result before they compute.
 //
 // Thread safety: all functions.
 #pragma once
@@ -15,10 +16,11 @@
 
 namespace innkeeper::torch_layer {
 
-// The tensors among its results. Empty where it has no meta kernel, or that refuses.
+// The tensors among the operator's results. Empty if it has no meta kernel, or if that kernel refuses the
+// arguments.
 std::vector<at::Tensor> meta_results(const Signature& signature, c10::ArrayRef<c10::IValue> arguments);
 
-// The memory that they would take.
+// Bytes that the operator's fresh results would take.
 Bytes bytes_of_results(const Signature& signature, c10::ArrayRef<c10::IValue> arguments);
 
 }  // namespace innkeeper::torch_layer

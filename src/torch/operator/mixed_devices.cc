@@ -1,5 +1,5 @@
-// Which operators take CPU tensors beside managed ones as CUDA's do, and what becomes of the rest: they move
-// them (mixed_move.h), or there is an error.
+// Decides for operands on several devices. Some operators take CPU tensors beside managed ones, as CUDA's do.
+// Others have them moved (mixed_move.h), or throw an error.
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Parameter::Kind;
 
-// Nothing but a generator of ours brought the call here.
+// Throws if a managed generator is the only reason for which the dispatcher chose this device.
 void refuse_foreign_draw(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   for (const c10::IValue& value : arguments) {
     if (!value.isGenerator() || value.toGenerator().device().type() != kManagedType) continue;
@@ -28,7 +28,7 @@ void refuse_foreign_draw(const ManagedOp& op, c10::ArrayRef<c10::IValue> argumen
   }
 }
 
-// Operators that take them work on their first operand, and where that is.
+// Operators that take CPU tensors work on their first operand, which must be managed.
 void refuse_foreign_self(const ManagedOp& op, const c10::IValue& self) {
   if (!self.isTensor() || is_managed(self.toTensor())) return;
   if (self.toTensor().device().is_cpu() && moves_cpu_tensors()) throw MixedOperands{};
@@ -40,7 +40,8 @@ void refuse_foreign_self(const ManagedOp& op, const c10::IValue& self) {
   DeviceCheck::refuse(name, device, managed_device());
 }
 
-// The gradient of a CPU operand comes from the device, so the operand is moved as others' are.
+// The gradient of a CPU operand arises on the managed device, so the operand is moved as it is for other
+// operators.
 void move_what_needs_a_gradient(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   if (!moves_cpu_tensors()) return;
   for (size_t i = 1; i < arguments.size(); ++i) {
@@ -51,7 +52,7 @@ void move_what_needs_a_gradient(const ManagedOp& op, c10::ArrayRef<c10::IValue> 
   }
 }
 
-// Operators that take CPU operands refuse managed ones of another index, as those of CUDA do.
+// Operators that take CPU operands refuse managed operands of another device index, as CUDA's operators do.
 void refuse_other_index(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments) {
   if (!has_device_per_node()) return;
   DeviceCheck check;
@@ -73,7 +74,8 @@ DeviceCheck devices_of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments
     const c10::IValue& value = arguments[i];
     const Parameter& arg = op.signature->args[i];
     if (arg.kind == Kind::tensor) {
-      if (static_cast<int>(i) == op.signature->scalars_arg) continue;  // numbers: CUDA wants them on the CPU
+      // Scalars as a tensor: CUDA requires them on the CPU.
+      if (static_cast<int>(i) == op.signature->scalars_arg) continue;
       if (value.isTensor()) check.look_at(value.toTensor(), arg.written);
     } else if (arg.kind == Kind::tensor_list && value.isTensorList()) {
       const auto list = value.toTensorList();
@@ -83,7 +85,7 @@ DeviceCheck devices_of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments
   return check;
 }
 
-// PyTorch's kernel for all devices runs the operator behind a _foreach_* for one element after the other.
+// Whether PyTorch's kernel for all devices runs the operator behind a _foreach_* once for each element.
 bool has_kernel_for_each(const c10::OperatorHandle& op) {
   return op.schema().name().starts_with("aten::_foreach_") &&
          op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);

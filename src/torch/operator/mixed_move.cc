@@ -51,12 +51,12 @@ MixedNotice& notice() {
   return it;
 }
 
-// Of a strided tensor; others have no bytes of their own.
+// Bytes of a strided tensor; 0 for tensors of other layouts, which have no bytes of their own.
 Bytes bytes_of(const Tensor& x) {
   return Bytes(x.layout() == c10::kStrided ? static_cast<int64_t>(x.nbytes()) : 0);
 }
 
-// Of a nested tensor, the number of its tensors: their sizes differ.
+// Sizes of a tensor. For a nested tensor, the number of its tensors, because their sizes differ.
 std::vector<int64_t> sizes_of(const Tensor& x) {
   if (x.is_nested()) return {x._nested_tensor_size().size(0)};
   return x.sizes().vec();
@@ -64,7 +64,7 @@ std::vector<int64_t> sizes_of(const Tensor& x) {
 
 void count_moved(const Tensor& x) { moved_bytes.fetch_add(bytes_of(x).count(), std::memory_order_relaxed); }
 
-// The operands of one call, with those of the CPU moved.
+// The operands of one call, with the CPU operands moved.
 class MovedOperands {
  public:
   MovedOperands(const ManagedOp& op, torch::jit::Stack& stack)
@@ -76,7 +76,8 @@ class MovedOperands {
     }
   }
 
-  // After the operator: what it wrote goes back, and its results name the program's own tensors.
+  // After the operator: copies written operands back to the CPU, and puts the program's own tensors into the
+  // results.
   void give_back() {
     for (const Written& each : written_) {
       if (!each.original.is_nested() && each.original.sizes() != each.moved.sizes())
@@ -100,7 +101,7 @@ class MovedOperands {
     Tensor moved;
   };
 
-  // CUDA takes these from the CPU, too. Not those whose gradients are to be moved.
+  // CUDA takes these operands from the CPU, too. An operand whose gradient must be moved is not left alone.
   bool is_left_alone(size_t i) const {
     if (static_cast<int>(i) == signature_.scalars_arg) return true;
     if (!op_.takes_cpu_operands || i == 0) return false;
@@ -143,7 +144,8 @@ class MovedOperands {
 
   Tensor moved(const Tensor& tensor, bool written) {
     if (!tensor.defined()) return tensor;
-    // A backward formula may keep what it makes of the CPU operands on the CPU, as one that writes in place.
+    // A backward formula may keep a gradient that it makes from the CPU operands on the CPU, for example one
+    // that writes in place.
     if (is_managed(tensor)) gradients_ |= expect_gradient_from(tensor, c10::kCPU);
     if (!tensor.device().is_cpu() || (tensor.dim() == 0 && !written)) return tensor;
     gradients_ |= expect_gradient_from(tensor, device_at(index_));
@@ -160,7 +162,7 @@ class MovedOperands {
   torch::jit::Stack& stack_;
   const size_t first_;
   c10::DeviceIndex index_ = 0;
-  bool gradients_ = false;  // of an operand, to be moved to its device
+  bool gradients_ = false;  // Some operand's gradient must be moved to the operand's device.
   std::vector<Written> written_;
 };
 

@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "residency/block/sources.h"
-#include "torch/accelerator/c10_device.h"
+#include "residency/block/sources.h" #include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
 #include "torch/memory/composed.h"
 #include "torch/memory/device_index.h"
@@ -53,7 +52,7 @@ at::Tensor view_of(c10::StorageImpl& handle, const c10::TensorImpl& base, const 
 
 OperatorCall::OperatorCall(std::string_view name) : runtime_(torch_layer::runtime()), name_(name) {
   find_nodes_of_results();
-  // InferenceMode puts autograd's flags back when it ends: a first use inside it would not last.
+  // InferenceMode restores autograd's flags when it ends, so a first use inside of it would not last.
   static thread_local bool seen = false;
   if (!seen && !c10::InferenceMode::is_enabled()) [[unlikely]]
     seen = on_first_use_of_thread();
@@ -85,7 +84,7 @@ void OperatorCall::give_up() {
 void OperatorCall::throw_device_failure(const c10::AcceleratorError& error) const {
   Engine& engine = runtime_.engine();
   auto* device = dynamic_cast<C10Device*>(&engine.device(node_));
-  if (device == nullptr || names_its_device(error)) {  // room was made inside the kernel
+  if (device == nullptr || names_its_device(error)) {  // The failure arose while the engine made free space.
     throw_status(Status(Code::device_failed, error.what_without_backtrace()), name_);
   }
   const Status failure = device->failure({"its kernel"}, error);
@@ -118,7 +117,8 @@ NodeId OperatorCall::preferred() const {
   const Engine& engine = runtime_.engine();
   const NodeId own = node_at(index_or_current());
   if (own != kNoNode) return engine.place(std::span(accesses_.data(), accesses_.size()), own);
-  const bool one = engine.computing_nodes().size() == 1;  // whose home need not be asked for
+  // With one computing node, home_node() need not be evaluated.
+  const bool one = engine.computing_nodes().size() == 1;
   return engine.place(std::span(accesses_.data(), accesses_.size()), one ? kNoNode : home_node());
 }
 
@@ -132,7 +132,8 @@ NodeId OperatorCall::choose() {
   count_blocks_once();
   if (operand_bytes_ <= budget) return node;
   const NodeId other = instead_of(runtime_, node);
-  if (other != node && name_ != "aten::copy_") too_small_ = node;  // a copy computes nothing
+  // A copy computes nothing, so it gives no warning.
+  if (other != node && name_ != "aten::copy_") too_small_ = node;
   return other;
 }
 
@@ -165,14 +166,14 @@ void OperatorCall::begin(NodeId node) {
   if (acquired.code() == Code::out_of_memory) [[unlikely]] {
     if (const NodeId other = instead_of(runtime_, node); other != node) {
       const std::string why = acquired.message();
-      for (Access& access : accesses_) access.queue = Queue::compute;  // the host has no other
+      for (Access& access : accesses_) access.queue = Queue::compute;  // The host has no copy queue.
       acquired = bring_together(other);
       if (acquired.ok()) {
         if (name_ != "aten::copy_") warn_of_host(name_, why);
         node = other;
       } else {
-        // What was wanted of the node may have failed below it already, where the host fails now: what goes
-        // before the colon says where. Told once.
+        // The request for `node` may have failed at a lower level, where the host's request fails too. The
+        // text before the colon names that level; if both name the same one, the message gives it once.
         const std::string& again = acquired.message();
         if (why.substr(0, why.find(':')) != again.substr(0, again.find(':')))
           acquired = Status(acquired.code(), why + "; nor can the host run it: " + again);
@@ -201,11 +202,13 @@ void OperatorCall::begin(NodeId node) {
   }
   if (runtime_.stress_hash()) [[unlikely]]
     hash_operands();
+  // Charges the kernel's allocations of CPU memory to the node.
   if (backend.host) armed_.emplace(&runtime_.engine().evictor(), node);
 }
 
-// The real tensor of an earlier operand that is the same tensor: kernels go by identity where an output is
-// also an input. Long lists are not searched; their elements are written in place, each by itself.
+// The real tensor of an earlier operand that is the same tensor: kernels compare identities to see whether an
+// output is also an input. The search stops at kMostSearched operands; operators on longer lists write each
+// element in place on its own.
 at::Tensor OperatorCall::given_before(const Operand& operand) const {
   constexpr size_t kMostSearched = 8;
   if (operands_.size() > kMostSearched) return {};
@@ -218,7 +221,8 @@ at::Tensor OperatorCall::given_before(const Operand& operand) const {
 
 void OperatorCall::hash_operands() {
   read_check_.emplace();
-  ska::flat_hash_set<const Block*> written;  // one that is written through another operand may change
+  // A block written through one operand may change under the others.
+  ska::flat_hash_set<const Block*> written;
   for (const Operand& operand : operands_) {
     if (operand.written) written.insert(operand.block);
   }
@@ -227,12 +231,12 @@ void OperatorCall::hash_operands() {
   }
 }
 
-// A result is looked for among all operands and earlier results. One after the other is the fastest way while
-// they are few; lists of thousands have an index.
+// Index that finds the operand or earlier result of a kernel's result. A linear search is fastest for up to
+// kFew of them; lists of thousands need the hash index.
 struct OperatorCall::Index {
-  ska::flat_hash_map<const void*, const Operand*> tensors;   // by the real tensor
-  ska::flat_hash_map<const void*, const Operand*> operands;  // by the real storage
-  ska::flat_hash_map<const void*, size_t> adopted;           // by the real storage
+  ska::flat_hash_map<const void*, const Operand*> tensors;   // Operands by real tensor.
+  ska::flat_hash_map<const void*, const Operand*> operands;  // Operands by real storage.
+  ska::flat_hash_map<const void*, size_t> adopted;           // Positions in adopted_ by real storage.
 
   static constexpr size_t kFew = 16;
 };
@@ -270,7 +274,7 @@ const OperatorCall::Adopted* OperatorCall::adopted_over(const c10::StorageImpl* 
   return nullptr;
 }
 
-// Each of its parts is a result like any other.
+// A composed tensor (a sparse one, for example): each of its parts becomes a result of its own.
 at::Tensor OperatorCall::give_back_composed(const at::Tensor& real, Keeper keeper) {
   Parts parts = parts_of(real);
   if (parts[0].device().type() != runtime_.backend(node_).device.type()) return real;
@@ -300,19 +304,21 @@ at::Tensor OperatorCall::give_back(at::Tensor real, Keeper keeper) {
   if (const Operand* operand = operand_over(storage))
     return view_of(*operand->handle, *operand->managed, real);
   if (const Adopted* adopted = adopted_over(storage)) return new_managed(owned(*adopted->handle), real);
-  // A ZeroTensor has no memory; the copy has.
+  // A ZeroTensor has no memory; its clone has.
   if (real._is_zerotensor()) [[unlikely]]
     return give_back(real.clone(), keeper);
   c10::Storage handle(adopt_storage(runtime_, real.storage(), node_, index_or_current()));
-  // Not the other result's bytes: who writes one of them does not mean the other. (On other devices he would
-  // write what the kernel keeps as well.)
+  // The storage belongs to another result already, so this result needs a copy. A program that writes one
+  // result must not change the other. (On other devices the write would also reach memory that the kernel
+  // keeps.)
   if (!handle) [[unlikely]]
     return give_back(real.clone(), keeper);
   c10::StorageImpl& made = *handle.unsafeGetStorageImpl();
   Block* block = block_of(made);
   Adopted adopted{std::move(real), &made, block, keeper == Keeper::call ? handle : c10::Storage()};
   at::Tensor managed = new_managed(std::move(handle), adopted.real);
-  // What can fail comes before the call knows the block, which fails with it.
+  // Allocations that can fail come first: on an exception the new block dies, and the call must not list it
+  // then.
   adopted_.reserve(adopted_.size() + 1);
   accesses_.reserve(accesses_.size() + 1);
   if (index_ != nullptr) index_->adopted.emplace(storage, adopted_.size());
@@ -321,7 +327,8 @@ at::Tensor OperatorCall::give_back(at::Tensor real, Keeper keeper) {
   return managed;
 }
 
-// A kernel may have given an operand that it writes another shape, and its storage other memory (out=).
+// Takes over the changes that the kernel made to written operands: another shape, or other memory for the
+// storage (out=).
 void OperatorCall::settle_written() {
   for (Operand& operand : operands_) {
     if (!operand.written || !operand.real.defined()) continue;
@@ -332,14 +339,16 @@ void OperatorCall::settle_written() {
     if (operand.real.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() != operand.lent)
         [[unlikely]]
       show_other_storage(operand);
-    // It may show other bytes now.
+    // The managed tensor may have another handle by now: by show_other_storage(), or by `x.data = y` in a
+    // kernel written in Python. Its geometry is not the operand's then.
     if (operand.managed->unsafe_storage().unsafeGetStorageImpl() != operand.handle) continue;
     const c10::TensorImpl& real = *operand.real.unsafeGetTensorImpl();
     if (!same_geometry(real, *operand.managed)) copy_geometry(real, *operand.managed);
   }
 }
 
-// A library's kernel had an operand show other memory (set_, .data =): so does the managed tensor.
+// Handles a library's kernel that gave an operand other memory (set_, .data =): the managed tensor gets the
+// managed storage of that memory.
 void OperatorCall::show_other_storage(Operand& operand) {
   at::TensorImpl& real = *operand.real.unsafeGetTensorImpl();
   const at::Tensor shown = give_back(at::Tensor(real.shallow_copy_and_detach(0, true)), Keeper::call);
@@ -347,7 +356,7 @@ void OperatorCall::show_other_storage(Operand& operand) {
               ", where its others lie on ", runtime_.backend(node_).device);
   operand.managed->set_storage_keep_dtype(shown.storage());
   copy_geometry(real, *operand.managed);
-  operand.real.reset();  // no view of the block's, to be used again
+  operand.real.reset();  // The real tensor is no view of the block, so it must not be kept for reuse.
 }
 
 std::shared_ptr<const RecordedOperator> OperatorCall::keep(const ManagedOp& op,
@@ -364,7 +373,7 @@ int64_t kinds_with_other_bits() { return other_bits.load(std::memory_order_relax
 struct OperatorCall::Trial {
   std::shared_ptr<const RecordedOperator> call;
   std::vector<at::Tensor> results;
-  std::vector<c10::ScalarType> dtypes;  // that are tried
+  std::vector<c10::ScalarType> dtypes;  // Result dtypes under trial.
 };
 
 void OperatorCall::came_of(const std::shared_ptr<const RecordedOperator>& call,
@@ -395,7 +404,8 @@ void OperatorCall::came_of(const std::shared_ptr<const RecordedOperator>& call,
   }
 }
 
-// What a record says of the operator besides its accesses. The host's kernels are not known.
+// The trace's record of the operator besides its accesses. It holds no work for the host's kernels, which are
+// not priced.
 trace::Operation OperatorCall::recorded() const {
   const bool host = runtime_.backend(node_).host;
   return {runtime_.engine().plans().stream()->name(name_),
@@ -448,7 +458,7 @@ void OperatorCall::finish() {
     warn_of_host(name_, why_too_small());
 }
 
-// After the operator, whose operands and results are as it left them.
+// Runs the operator a second time and compares. Requires: operands and results are as the operator left them.
 void OperatorCall::try_again() {
   const Trial trial = std::move(*std::exchange(trial_, nullptr));
   const Signature& signature = *trial.call->op().signature;
@@ -475,6 +485,8 @@ void OperatorCall::release(const trace::Operation& what) noexcept {
     if (operand.real.defined()) keep_real_tensor(*operand.block, node_, std::move(operand.real));
   }
   for (Adopted& adopted : adopted_) keep_real_tensor(*adopted.block, node_, std::move(adopted.real), true);
+  // If a library or the program still holds a block through its real tensor, the block stays pinned as
+  // escaped (I12). Its holder may touch the bytes at any time.
   for (Access& access : accesses_) {
     if (access.pinned && is_held_elsewhere(*access.block, node_)) engine.keep_escaped(node_, access);  // I12
   }

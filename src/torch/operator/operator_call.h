@@ -1,10 +1,10 @@
-// One operator on managed tensors: brings its operands to one node and pins them there,
-// lends the kernel real tensors over them, and turns what the kernel made into managed tensors.
+// One operator on managed tensors. It fetches the operands to one node and pins them there, exposes real
+// tensors over them to the kernel, and turns the kernel's results into managed tensors.
 //
-// drive.h uses it, in this order: operand() for each managed tensor, begin(), real(i) to the kernel,
-// give_back() each result, finish(). If anything throws in between, the destructor does what finish() would:
-// what the kernel may have written counts as written (I7), a resized operand keeps its new memory, every pin
-// is given back.
+// drive.h uses it in this order: operand() for each managed tensor, begin(), real(i) for the kernel's
+// arguments, give_back() for each result, finish(). If a step throws, the destructor does the work of
+// finish(): it counts operands that the kernel may have written as written (I7), lets a resized operand keep
+// its new memory, and unpins every operand.
 //
 // Thread safety: none; one object is one call on one thread.
 #pragma once
@@ -32,7 +32,8 @@ namespace innkeeper::torch_layer {
 class RecordedOperator;  // recorded_operator.h
 struct ManagedOp;
 
-// Nothing inside a kernel is recorded by autograd or cast by autocast.
+// Dispatch keys that are excluded while a kernel runs: neither autograd records a kernel's calls nor autocast
+// casts their arguments.
 inline constexpr c10::DispatchKeySet kAboveKernels =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
@@ -43,8 +44,8 @@ class OperatorCall {
   OperatorCall(const OperatorCall&) = delete;
   OperatorCall& operator=(const OperatorCall&) = delete;
 
-  // Takes a managed tensor; returns its index for real(). One that is borrowed must outlive the call: to own
-  // what Python alone holds costs its interpreter's lock, twice.
+  // Takes a managed tensor; returns its index for real(). A borrowed tensor must outlive the call. Borrowing
+  // is cheaper: to own a tensor whose only owner is Python takes the interpreter's lock twice.
   size_t operand(const at::Tensor& managed, bool written) {
     const size_t index = borrow(managed, written);
     keep(index, managed);
@@ -63,8 +64,8 @@ class OperatorCall {
     return operands_.size() - 1;
   }
   size_t borrow(at::Tensor&&, bool) = delete;
-  // Owns from here on what was borrowed, and the block with it: a kernel that is Python may give the tensor
-  // another one (x.data = y) while it runs.
+  // From here on the call owns the borrowed tensor, and its block too. A kernel written in Python may give
+  // the tensor another block (x.data = y) while it runs.
   void keep(size_t index, at::Tensor managed) {
     kept_handles_.push_back(
         c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(operands_[index].handle)));
@@ -77,23 +78,25 @@ class OperatorCall {
   // Whether operands have different device indices.
   bool mixed_indices() const { return mixed_indices_; }
   size_t operand_count() const { return operands_.size(); }
-  // The one operand's bytes are copied on this queue of the node (residency/movement/program_copy.h). Before begin().
+  // Names the queue of the node on which the only operand's bytes are copied (residency/program_copy.h).
+  // Requires: before begin().
   void use_queue(Queue queue) { accesses_.front().queue = queue; }
   Queue queue() const { return accesses_.empty() ? Queue::compute : accesses_.front().queue; }
   const Access& only_access() const { return accesses_.front(); }
-  // Of all operands: those of one block count each, until count_blocks_once().
+  // Bytes of all operands. Operands over one block count once each until count_blocks_once().
   Bytes operand_bytes() const { return operand_bytes_; }
   void count_blocks_once();
   Runtime& runtime() const { return runtime_; }
 
-  // Where the operator should run: where most of its operands' bytes are, the thread's home without any; the
-  // host instead, if they are too large for that (soft_placement.h).
+  // The node where the operator should run: the node that holds most of its operands' bytes, or the thread's
+  // preferred node if it has none. The host instead, if the operands do not fit that node (soft_placement.h).
   NodeId choose();
-  // The node that choose() found too small for the operands; kNoNode if none, and what to say of one.
+  // The node that choose() found too small for the operands, kNoNode if none; and the message about it.
   NodeId too_small() const { return too_small_; }
   std::string why_too_small() const;
-  // Whether an operand that has any bytes is written, but for these, which the operator only makes: they may
-  // be made again, unless another operand is over the same bytes.
+  // Whether the operator writes an operand that has bytes. The operands `made` (indices) do not count,
+  // because the operator only makes them and can make them again; they do count if another operand lies over
+  // the same block.
   bool overwrites(std::span<const size_t> made) const;
   // Whether the operands alone are larger than every accelerator.
   bool too_large() {
@@ -102,38 +105,40 @@ class OperatorCall {
     count_blocks_once();
     return !fits_somewhere();
   }
-  // Brings everything to `node`, pins it and makes the real tensors: on the host instead, where they do not
-  // fit (soft_placement.h). Throws torch.OutOfMemoryError with the numbers.
+  // Fetches all operands to `node`, pins them and makes the real tensors; on the host instead, if they do not
+  // fit there (soft_placement.h). Throws torch.OutOfMemoryError with the byte counts.
   void begin(NodeId node);
   NodeId node() const { return node_; }
   at::Tensor& real(size_t index) { return operands_[index].real; }
   const at::Tensor& real(size_t index) const { return operands_[index].real; }
 
-  // The managed tensor for one that the kernel returned: the operand itself, a view of an operand's or an
-  // earlier result's storage, or a new tensor whose block takes over the memory. What is not on the node
-  // stays as it is. `keeper`: who owns the managed tensor as long as this call lasts, whatever happens;
-  // to own it twice costs two locked instructions.
+  // The managed tensor for a tensor that the kernel returned: the operand itself, a view of the storage of an
+  // operand or of an earlier result, or a new tensor whose block takes over the memory. A tensor on another
+  // device is returned unchanged. `keeper` names the owner of the managed tensor while this call lasts,
+  // whether or not the call fails. A second owner costs two locked instructions.
   enum class Keeper : uint8_t { call, caller };
   at::Tensor give_back(at::Tensor real, Keeper keeper = Keeper::call);
-  // Whether there is a listener for what can be recomputed: a plan that may, or a record.
+  // Whether the engine uses recorded calls: a plan may recompute, or a trace records which blocks can be
+  // recomputed.
   bool keeps_calls() const {
     Engine& engine = runtime_.engine();
     if (!engine.recomputer().is_on()) return engine.plans().stream()->on();
     return (engine.plans().is_heard() && engine.plans().may_discard_next()) || runtime_.stress_recompute();
   }
-  // What it takes to run a pure operator again; null where it cannot be. Before the kernel runs.
+  // A record with which a pure operator can run again; null if it cannot. Requires: the kernel has not run
+  // yet.
   std::shared_ptr<const RecordedOperator> keep(const ManagedOp& op,
                                                c10::ArrayRef<c10::IValue> arguments) const;
-  // The results that it gave back, in order, are the same whenever that is run.
+  // States that `results`, in order, are the results of `call`, and that each run of `call` gives them again.
   void came_of(const std::shared_ptr<const RecordedOperator>& call, c10::ArrayRef<at::Tensor> results);
   void finish();
-  // The kernel found no room. Throws that with the operator's name, unless the call is repeatable and the
-  // host may take it: then gives it up, and says why.
+  // Handles a kernel that found no free space. Throws the error with the operator's name, unless the call is
+  // repeatable and the host may run it: then unpins the operands and returns the reason.
   std::string leave_to_host(const c10::OutOfMemoryError& error, bool repeatable);
-  // The host found none either.
+  // Throws the error of a host that found no free space either.
   [[noreturn]] void throw_of_host(const std::string& why, const c10::OutOfMemoryError& error) const;
-  // The kernel ended with this. Throws it again as torch.AcceleratorError that names the operator and the
-  // node and, where the node is gone for good, the operands that went with it.
+  // Throws the kernel's failure again as torch.AcceleratorError that names the operator and the node. If the
+  // device is lost, the message also names the operands that were lost with it.
   [[noreturn]] void throw_device_failure(const c10::AcceleratorError& error) const;
 
  private:
@@ -151,13 +156,13 @@ class OperatorCall {
     Block* block;
     at::Tensor real;
     bool written;
-    const c10::StorageImpl* lent = nullptr;  // the real tensor's storage when the kernel was given it
+    const c10::StorageImpl* lent = nullptr;  // Storage of the real tensor that the kernel was given.
   };
   struct Adopted {
     at::Tensor real;
     c10::StorageImpl* handle;
     Block* block;
-    c10::Storage kept;  // the handle, unless the caller keeps it
+    c10::Storage kept;  // Owner of the handle; empty if the caller owns it.
   };
 
   bool fits_somewhere() const {
@@ -168,7 +173,7 @@ class OperatorCall {
     }
     return false;
   }
-  // What the destructor does, where the call did not come to its end.
+  // The destructor's work if the call was not finished.
   void give_up();
   NodeId preferred() const;
   Status bring_together(NodeId node);
@@ -198,13 +203,14 @@ class OperatorCall {
   c10::SmallVector<c10::Storage, 4> kept_handles_;
   c10::SmallVector<Access, 5> accesses_;
   c10::SmallVector<Adopted, 1> adopted_;
-  struct Index;  // of all these by what they are over, where lists are long
+  struct Index;  // Hash index over the operands and results; used for long lists.
   std::unique_ptr<Index> index_;
-  struct Trial;  // of a kind that never ran twice
+  struct Trial;  // A second run of an operator kind whose repeatability is unknown.
   std::unique_ptr<Trial> trial_;
   std::optional<NodeAdmission> scope_;
   std::optional<ArmedCpu> armed_;
-  // Of an accelerator.
+  // State while a kernel runs on an accelerator: its device is the current one, and its compute queue the
+  // current stream.
   struct OnDevice {
     explicit OnDevice(c10::Device device) : current(device), queue(device) {}
     c10::OptionalDeviceGuard current;
@@ -215,9 +221,9 @@ class OperatorCall {
   std::optional<ReadCheck> read_check_;
 };
 
-// Autograd's device thread would take every backward pass of the one device: on a thread's first
-// operator its multithreading flag is cleared; and its home is made to travel, should the user set the flag
-// again. Returns whether all is done; if not it is to be called again.
+// Clears the multithreading flag of autograd on a thread's first operator, because autograd's device thread
+// would otherwise run all backward passes of the managed device. Makes the thread's preferred node travel to
+// that thread if the user sets the flag again. Returns false if it must be called again.
 bool on_first_use_of_thread();
 
 }  // namespace innkeeper::torch_layer

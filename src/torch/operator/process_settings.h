@@ -2,10 +2,10 @@
 // (recorded_operator.h) makes the same bits only under the same settings.
 //
 // PyTorch keeps these settings in its global context, where the kernels of every thread read them at any
-// time. So the engine never puts old settings back to run a call again: kernels of other threads would read
-// them. Instead, everything that was dropped is computed again before a setting changes. What was made under
-// other settings is not dropped any more. Python's setters take care of this (process_settings.py). A setter
-// that is called from C++ is noticed when a call is to be run again, which then fails.
+// time. So the engine never restores old settings to run a call again: kernels of other threads would read
+// them. Instead, before a setting changes, the engine recomputes all discarded blocks. It never discards a
+// block that was made under other settings. Python's setters use SettingChange (process_settings.py). If C++
+// code changes a setting, the next run of a call under the old one notices this and fails.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,9 @@ class ProcessSettings {
   uint64_t bits_ = 0;
 };
 
-// Nothing is dropped while an object of this class lives. The constructor computes everything again that was
-// dropped, and throws if there is no room for it. Objects may be nested. Not to be used within an operator.
+// While an object of this class lives, the engine discards no block. The constructor recomputes all discarded
+// blocks, and throws if there is no free space for them. Objects may be nested. Not to be used within an
+// operator.
 class IK_EXPORT SettingChange {
  public:
   SettingChange();

@@ -8,7 +8,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// Of all bytes of the storage, whatever part the tensor shows.
+// Hash of all bytes of the storage, also of those that the tensor does not show.
 uint64_t hash_of(const at::Tensor& real) {
   const DisarmedCpu disarmed;
   const c10::Storage& storage = real.storage();

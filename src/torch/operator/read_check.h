@@ -1,8 +1,8 @@
-// INNKEEPER_STRESS=hash: hashes the operands that an operator does not write, before and after it runs. A
-// kernel that writes what its schema calls read-only would lose that write at the next eviction (hidden
+// INNKEEPER_STRESS=hash: hashes the operands that an operator does not write, before and after it runs. If a
+// kernel writes an operand that its schema calls read-only, the next eviction loses that write (hidden
 // writes, signature.cc).
 //
-// For tests and bug hunts: every operand is copied to the host twice.
+// For tests and for finding bugs: each operand is copied to the host twice.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Parameter::Kind;
 
-// A result of a call, to be computed again: holds what the call reads.
+// A result that the engine may recompute. It keeps the operands of its call alive.
 class HeldCall final : public RecordedCall {
  public:
   explicit HeldCall(const Origin& origin) : origin_(origin), held_(origin.call->hold()) {
@@ -52,7 +52,7 @@ class HeldCall final : public RecordedCall {
   }
 
  private:
-  // Whether its kind gave the same bits twice. Asks for the trial where it is not known.
+  // Whether the operator kind gave the same bits twice. Requests the trial if that is unknown.
   bool repeats() const {
     if (!runtime().tries_operators()) return true;
     RepeatedBits& bits = origin_.call->op().signature->repeated;
@@ -63,7 +63,7 @@ class HeldCall final : public RecordedCall {
 
   const Origin origin_;
   const std::vector<c10::Storage> held_;
-  std::vector<Input> inputs_;  // none, where one has gone
+  std::vector<Input> inputs_;  // Inputs of the call; empty if an operand has died.
 };
 
 bool flushes_denormals() {
@@ -71,7 +71,7 @@ bool flushes_denormals() {
   return smallest / 2 == 0;
 }
 
-// The host's kernels work as they did when a call was kept, on this thread, while it lives.
+// While it lives, this thread's host kernels work under the conditions of the recorded call.
 class AsThen {
  public:
   explicit AsThen(const HostKernels& then) { then.set(); }
@@ -83,14 +83,14 @@ class AsThen {
   const HostKernels before_ = HostKernels::now();
 };
 
-// No mode of PyTorch's that is on sees what this thread calls while it lives.
+// While it lives, no mode of PyTorch's sees the calls of this thread.
 class NoModes {
   const c10::impl::ForceDispatchKeyGuard no_mode_{c10::default_included_set,
                                                   c10::default_excluded_set | kAboveKernels};
   const c10::impl::DisablePythonDispatcher no_python_;
 };
 
-// All of a result's memory.
+// A tensor of bytes over a result's whole memory.
 at::Tensor as_bytes(const at::Tensor& managed) {
   c10::Storage storage = managed.storage();
   const auto size = static_cast<int64_t>(storage.nbytes());
@@ -126,7 +126,7 @@ std::shared_ptr<const RecordedOperator> RecordedOperator::of(const ManagedOp& op
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!call->keep(arguments[i], op.signature->args[i].kind)) return nullptr;
   }
-  // What it makes of integers alone may be of the default type, which may be another one later.
+  // An operator on integers alone may give a result of the default dtype, which the program may change later.
   const auto decides = [](const Operand& operand) {
     return c10::isFloatingType(operand.dtype.toScalarType()) ||
            c10::isComplexType(operand.dtype.toScalarType());
@@ -143,12 +143,13 @@ bool RecordedOperator::keep(const c10::IValue& argument, Kind kind) {
                        [this](const c10::IValue& element) { return keep(element.toTensor()); });
   }
   if (kind != Kind::tensor || !argument.isTensor() || !argument.toTensor().defined()) {
-    const bool shared = argument.isList();  // a list of numbers, which the program may change
+    const bool shared = argument.isList();  // The program may change a list of numbers.
     arguments_.push_back({shared ? argument.deepcopy() : argument, Place::none});
     return true;
   }
   const at::Tensor& tensor = argument.toTensor();
-  if (tensor.is_cpu() && tensor.dim() == 0) {  // one that Python made of a number has one owner
+  // A number that Python wrapped in a tensor has no other owner, so it needs no copy.
+  if (tensor.is_cpu() && tensor.dim() == 0) {
     const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
     arguments_.push_back({is_number ? tensor : tensor.clone(), Place::none});
     return true;
@@ -183,8 +184,9 @@ std::vector<c10::Storage> RecordedOperator::hold() const {
   std::vector<c10::Storage> held;
   held.reserve(operands_.size());
   for (const Operand& operand : operands_) {
-    // To take one that Python may own alone wants Python's lock, which whoever has it may not let go while it
-    // waits for what the caller holds. (What it is asked of is there as long as the weak pointer is.)
+    // Taking a storage that only Python owns needs Python's lock, and a thread that has this lock may wait
+    // for a lock that the caller holds. So such an operand ends the search. (The weak pointer keeps the
+    // target's memory valid.)
     if (operand.storage._unsafe_get_target()->pyobj_slot()->load_pyobj() != nullptr) break;
     auto storage = operand.storage.lock();
     if (!storage || !owns_block(*storage) || block_of(*storage) != operand.block) break;
@@ -221,7 +223,7 @@ std::optional<bool> RecordedOperator::gives_again(const std::vector<at::Tensor>&
           same && (!is_managed(results[i]) || at::equal(as_bytes(results[i]), as_bytes(again[i].toTensor())));
   });
   return same;
-} catch (const std::exception&) {  // out of memory; what else there is the program's next operator says
+} catch (const std::exception&) {  // Out of memory. The program's next operator reports other failures.
   return std::nullopt;
 }
 

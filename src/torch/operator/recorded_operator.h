@@ -1,10 +1,10 @@
-// A call of a pure operator, kept so that its results can be computed again (docs/design/recompute.md): the
-// recorded call that the engine follows.
+// A recorded call of a pure operator, from which the engine can recompute its results
+// (docs/design/recompute.md).
 //
-// It keeps no operand alive: until a result is dropped the program may let go of what it likes. Pure
-// operators alone are kept (signature.h), whose operands are plain managed tensors, and numbers.
+// It keeps no operand alive: until a result is discarded, the program may release any operand. Only pure
+// operators are recorded (signature.h), whose operands are plain managed tensors and numbers.
 //
-// Thread safety: immutable, but for its counts of references.
+// Thread safety: immutable, except for its reference counts.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -21,10 +21,10 @@
 
 namespace innkeeper::torch_layer {
 
-// What of a thread decides the bits of the host's kernels beside their operands.
+// State of a thread that decides the bits of the host's kernels, besides their operands.
 struct HostKernels {
-  int threads;             // that part their work among them
-  bool denormals_flushed;  // they may take the smallest numbers for none
+  int threads;             // Number of threads that share a kernel's work.
+  bool denormals_flushed;  // Whether kernels may treat denormal numbers as zero.
 
   static HostKernels now();
   void set() const;
@@ -32,24 +32,24 @@ struct HostKernels {
 
 class RecordedOperator {
  public:
-  // Null where it cannot be kept. `arguments`: the operator's, whose operands the call has pinned.
+  // Null if the call cannot be recorded. Requires: the operator has pinned the operands among `arguments`.
   static std::shared_ptr<const RecordedOperator> of(const ManagedOp& op, c10::ArrayRef<c10::IValue> arguments,
                                                     NodeId node);
 
-  // The operands, held, as many as are there still.
+  // Owners of the operands, in order, up to the first operand that has died.
   std::vector<c10::Storage> hold() const;
   std::vector<RecordedCall::Input> inputs() const;
-  // Runs it once more, as if nothing had changed since: no mode is on, and the threads are as many. `held`:
-  // what hold() gave.
+  // Runs the call once more under the conditions of its first run: no mode of PyTorch's is on, and the host
+  // kernels use as many threads. `held`: the result of hold().
   torch::jit::Stack run(const std::vector<c10::Storage>& held) const;
-  // Runs it once more on operands that have not changed, and compares. nullopt: an operand is gone, or there
-  // is no room. Called while no lock is held.
+  // Runs the call once more on operands that have not changed, and compares the results. nullopt: an operand
+  // is gone, or there is no free space. Requires: the caller holds no lock.
   std::optional<bool> gives_again(const std::vector<at::Tensor>& results) const;
   NodeId node() const { return node_; }
   const ManagedOp& op() const { return op_; }
-  // Run again now it would compute as it did.
+  // Whether a run now would compute with the process settings of the first run.
   bool computes_alike() const { return process_ == ProcessSettings::now(); }
-  // And will go on doing so.
+  // Whether it also will do so from now on: no setting is about to change.
   bool in_force() const { return !SettingChange::under_way() && computes_alike(); }
 
  private:
@@ -63,7 +63,8 @@ class RecordedOperator {
     bool is_number;
   };
 
-  // The next operand stands there, or a list of so many; or none.
+  // Whether the next operand fills an argument (one), the next several fill a list (list), or the argument
+  // has a value of its own (none).
   enum class Place : uint8_t { none, one, list };
   struct Argument {
     c10::IValue value;
@@ -80,10 +81,10 @@ class RecordedOperator {
   const HostKernels host_ = HostKernels::now();
   const ProcessSettings process_ = ProcessSettings::now();
   std::vector<Argument> arguments_;
-  std::vector<Operand> operands_;  // in the order of the arguments
+  std::vector<Operand> operands_;  // Operands in the order of the arguments.
 };
 
-// The engine's RecomputeIndex.
+// The recorded call for the engine's RecomputeIndex; null if the block has none.
 std::unique_ptr<RecordedCall> recorded_call_of(Block& block);
 
 }  // namespace innkeeper::torch_layer

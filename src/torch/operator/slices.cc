@@ -1,18 +1,18 @@
-// Element-wise operators on tensors that are larger than every accelerator, slice by slice: the bytes stay on
-// the host, a slice of each operand at a time is copied to a tensor of its own and computed where such
-// tensors are.
+// Runs element-wise operators on tensors that are larger than every accelerator slice by slice. The bytes
+// stay on the host. One slice of each operand at a time is copied to a tensor of its own, and the operator
+// runs on these tensors.
 //
-// On a card an element's bits do not depend on its place. There operators are cut along the outermost
-// dimension of operands that are dense in it: a slice has the strides of the whole, and kernels take the way
-// they take there.
+// On a GPU an element's bits do not depend on its position. There operators are cut along the outermost
+// dimension of operands that are dense in it. A slice has the strides of the whole tensor, so kernels choose
+// the same code path for it.
 //
-// CPU kernels, which simulated accelerators run, compute whole vectors, and what is left at the end of a
-// thread's part by another formula, whose bits may differ. There slices are cut so that each element is
-// computed as it is in the whole: TensorIterator gives each of T threads ceil(n / T) elements of memory in
-// order, so each such part is cut at multiples of a vector, into pieces that T threads part at such multiples
-// again, or that one thread computes. That needs operands in the order of rows, since kernels may ask for it
-// (gelu's do), and as many elements as all threads are sure to part. Others are not cut: the host computes
-// them whole.
+// CPU kernels, which simulated accelerators run, compute whole vectors. They compute the remainder at the end
+// of a thread's part by another formula, whose bits may differ. There slices are cut so that each element is
+// computed as in the whole tensor. TensorIterator gives each of T threads ceil(n / T) elements of memory in
+// order. Each such part is cut at multiples of a vector, into pieces that T threads divide at such multiples
+// again, or that one thread computes. That requires operands in row-major order, because kernels may ask for
+// it (gelu's do), and enough elements that all threads are sure to get some. Other operators are not cut: the
+// host computes them whole.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/NativeFunctions.h>
@@ -37,24 +37,26 @@ namespace {
 using Kind = Parameter::Kind;
 using at::Tensor;
 
-// A slice's operands and result take at most this part of the accelerator's budget.
+// Operands and result of one slice take at most 1/kPartOfBudget of the accelerator's budget.
 constexpr int64_t kPartOfBudget = 6;
 
-// A multiple of what any vector kernel computes at once.
+// Elements; a multiple of the width of every vector kernel.
 constexpr int64_t kVector = 64;
-// ATen's kernels give so many elements or fewer to one thread: each kernel has a number of its own between.
+// Grain sizes of ATen's kernels, in elements: a kernel with at most one grain of elements uses one thread.
+// Each kernel's own grain lies between these two.
 constexpr int64_t kLeastGrain = 2048;
 constexpr int64_t kMostGrain = 32768;
-// So few no kernel gives to several threads.
+// Elements; no kernel divides this number among several threads.
 constexpr int64_t kAlone = kLeastGrain / 2;
 
-// Half-open.
+// Half-open range of elements.
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
 };
 
-// Between how many of `threads` a kernel parts so many elements: at least, and at most.
+// Number of threads, of at most `threads`, among which a kernel divides its elements: the least and the most
+// that kernels use.
 struct Parting {
   int64_t least = 1;
   int64_t most = 1;
@@ -66,7 +68,7 @@ Parting parting(int64_t elements, int64_t threads) {
   return {with_grain(kMostGrain), with_grain(kLeastGrain)};
 }
 
-// Whether all of them compute it in whole vectors.
+// Whether kernels with any of these thread numbers compute all elements in whole vectors.
 bool is_in_vectors(int64_t elements, int64_t threads) {
   const Parting parts = parting(elements, threads);
   for (int64_t count = parts.least; count <= parts.most; ++count) {
@@ -75,15 +77,15 @@ bool is_in_vectors(int64_t elements, int64_t threads) {
   return elements != 0;
 }
 
-// Elements that most numbers of threads, or at least all of them, part in whole vectors.
+// Number of elements that most numbers of threads, or at least `threads` of them, divide into whole vectors.
 int64_t unit(int64_t threads) {
   int64_t common = 1;
   for (int64_t count = 2; count <= threads && common < kVector; ++count) common = std::lcm(common, count);
   return kVector * (common < kVector ? common : threads);
 }
 
-// [0, whole) in pieces of at most `most`, such that `threads` CPU threads compute each element in a vector,
-// or outside of one, as in the whole. Empty if that cannot be.
+// [0, whole) in pieces of at most `most` elements. `threads` CPU threads compute each element of a piece in a
+// vector, or outside of one, as in the whole. Empty if that is impossible.
 std::vector<Range> as_threads_compute(int64_t whole, int64_t most, int64_t threads) {
   const auto [parts, at_most] = parting(whole, threads);
   most = most / unit(threads) * unit(threads);
@@ -106,14 +108,15 @@ Tensor shown_as(const Tensor& whole, c10::IntArrayRef sizes, int64_t offset) {
   return at::native::as_strided_tensorimpl(whole, sizes, whole.strides(), offset);
 }
 
-// The part [begin, end) of a dimension, as a view.
+// The range [begin, end) of a dimension, as a view.
 Tensor rows_of(const Tensor& whole, int64_t dimension, int64_t begin, int64_t end) {
   auto sizes = whole.sizes().vec();
   sizes[static_cast<size_t>(dimension)] = end - begin;
   return shown_as(whole, sizes, whole.storage_offset() + begin * whole.stride(dimension));
 }
 
-// `like` on the current managed device, which is that of the operands: same sizes and strides, other memory.
+// A new tensor on the current managed device, which is that of the operands, with the sizes and strides of
+// `like`.
 Tensor fresh(const Tensor& like) {
   return at::empty_strided(like.sizes(), like.strides(), like.options().device(device_at(current_index())));
 }
@@ -123,15 +126,15 @@ bool is_outermost(const Tensor& tensor, int64_t dimension) {
          tensor.stride(dimension) * tensor.size(dimension) == tensor.numel();
 }
 
-// An operator's arguments, cut along one dimension of the shape that they broadcast to, or in the order of
+// An operator's arguments, cut along one dimension of the shape to which they broadcast, or in the order of
 // their memory.
 class Cut {
  public:
-  // `cpu_kernels`: these compute the slices.
+  // `cpu_kernels`: CPU kernels compute the slices.
   Cut(const Signature& signature, c10::ArrayRef<c10::IValue> arguments, bool cpu_kernels)
       : signature_(signature), arguments_(arguments.begin(), arguments.end()), flat_(cpu_kernels) {}
 
-  // False where the operator cannot be cut.
+  // False if the operator cannot be cut.
   bool prepare(Bytes slice) {
     if (signature_.nrets != 1) return false;
     for (size_t i = 0; i < arguments_.size(); ++i) {
@@ -150,14 +153,15 @@ class Cut {
       result_ = fresh(results.front());
     } else {
       result_ = tensor_at(written_);
-      // One that must be resized, or may not be written: the whole operator does the one and says the other.
+      // A result that must be resized, or that may not be written: the whole operator resizes it, or reports
+      // the error.
       if (result_.sizes() != c10::IntArrayRef(shape_) || is_overlapping()) return false;
     }
     const bool cut = flat_ ? find_memory(slice) : find_dimension() && find_rows(slice);
     return cut && copy_small_parts(slice);
   }
 
-  // Where the operator writes: a new tensor, or the one that it was given for that.
+  // The tensor that the operator writes: a new tensor, or its `out` or in-place argument.
   const Tensor& result() const { return result_; }
   const std::vector<Range>& ranges() const { return ranges_; }
 
@@ -197,7 +201,7 @@ class Cut {
     return dimension_in(tensor) >= 0 && tensor.size(dimension_in(tensor)) == extent();
   }
 
-  // Whether an operand has some of the bytes that are written, and is not what is written.
+  // Whether an operand shares some, but not exactly all, of the bytes that the operator writes.
   bool is_overlapping() const {
     if (!result_.is_non_overlapping_and_dense()) return true;
     const auto begin = [](const Tensor& x) { return x.storage_offset() * x.element_size(); };
@@ -212,7 +216,8 @@ class Cut {
     return false;
   }
 
-  // Operands in the order of rows, as the result, and numbers.
+  // Cuts in the order of memory. All cut operands must be in row-major order like the result; numbers stay
+  // whole.
   bool find_memory(Bytes slice) {
     if (!result_.is_contiguous() || result_.sizes() != c10::IntArrayRef(shape_)) return false;
     int64_t element = 0;
@@ -261,7 +266,7 @@ class Cut {
 
   const Tensor& tensor_at(int i) const { return arguments_[static_cast<size_t>(i)].toTensor(); }
 
-  // What every slice is computed with may be a view of something large.
+  // An operand that every slice needs whole may be a view of a large block; a small copy replaces it.
   bool copy_small_parts(Bytes slice) {
     for (size_t i = 0; i < arguments_.size(); ++i) {
       if (!has_tensor(i) || is_cut(i)) continue;
@@ -281,12 +286,12 @@ class Cut {
   std::vector<int64_t> shape_;
   int written_ = -1;
   Tensor result_;
-  const bool flat_;  // cut in the order of memory
+  const bool flat_;  // Cut in the order of memory.
   size_t dimension_ = 0;
-  std::vector<Range> ranges_;  // of memory's elements, or of the dimension's
+  std::vector<Range> ranges_;  // Ranges of memory's elements if flat_, else of the dimension.
 };
 
-// The device index of the first managed operand; -1 without one.
+// The device index of the first managed operand; -1 if there is none.
 c10::DeviceIndex index_of_operands(c10::ArrayRef<c10::IValue> arguments) {
   for (const c10::IValue& value : arguments)
     if (value.isTensor() && is_managed(value.toTensor())) return value.toTensor().device().index();
@@ -300,7 +305,7 @@ bool run_in_slices(const ManagedOp& op, torch::jit::Stack* stack) {
   Runtime& runtime = torch_layer::runtime();
   if (!is_soft() || !runtime.has_data()) return false;
   Engine& engine = runtime.engine();
-  // For the largest accelerator: a slice may be too large for the others.
+  // The largest accelerator sets the size of a slice, which may be too large for the others.
   const std::vector<NodeId>& nodes = engine.computing_nodes();
   const NodeId node = *std::max_element(
       nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) { return engine.budget(a) < engine.budget(b); });

@@ -8,8 +8,8 @@
 
 namespace innkeeper::torch_layer {
 
-// Runs an element-wise operator whose operands are larger than every accelerator slice by slice, so that its
-// bits are an accelerator's. Returns false, and does nothing, where it cannot be cut.
+// Runs an element-wise operator whose operands are larger than every accelerator slice by slice, so that the
+// result has an accelerator's bits. Returns false, and does nothing, if the operator cannot be cut.
 bool run_in_slices(const ManagedOp& op, torch::jit::Stack* stack);
 
 }  // namespace innkeeper::torch_layer

@@ -19,7 +19,7 @@ SwitchSetting& setting() {
   return it;
 }
 
-// The operators that a warning has named.
+// Operators that a warning has named.
 class Named {
  public:
   bool add(std::string_view op) IK_EXCLUDES(mutex_) {
@@ -39,13 +39,13 @@ void set_soft(bool soft) { setting().set(soft); }
 void check_soft_setting() { setting().check(); }
 
 NodeId instead_of(Runtime& runtime, NodeId node) {
-  // The host computes nothing while it holds no data.
+  // If the machine holds no data (simulation without data), the host cannot compute.
   const bool may = is_soft() && on_node == kNoNode && runtime.has_data() && !runtime.backend(node).host;
   return may ? runtime.engine().host() : node;
 }
 
 void warn_of_host(std::string_view op, std::string_view why) {
-  static auto& named = *new Named;  // leaked: operators may run while static objects are destroyed
+  static auto& named = *new Named;  // Leaked: operators may run while static objects are destroyed.
   if (!named.add(op)) return;
   TORCH_WARN("innkeeper: ", op, " runs on the host: ", why, " (with soft_placement=False this is an error)");
 }

@@ -1,9 +1,9 @@
-// Element-by-element operators over lists (_foreach_*, fused optimizers) in parts that fit the room and whose
-// elements are at one node. Each element is written exactly once and its bits are the same, however the list
-// is cut (I9).
+// Runs element-by-element operators over lists (_foreach_*, fused optimizers) in parts that fit the free
+// space and whose elements are at one node. The operator writes each element exactly once, and its bits are
+// the same for every way to cut the list (I9).
 //
-// The largest elements come first: where one cannot run at all, nothing has been written yet. Elements that
-// depend on each other (one writes memory that another has) keep their order.
+// The largest elements come first: if one of them cannot run at all, nothing has been written yet. Elements
+// that depend on each other (one writes memory that another has) keep their order.
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/stack.h>
@@ -27,10 +27,11 @@ namespace {
 
 using Kind = Parameter::Kind;
 
-// Operands of one part take at most this part of the room: while one is worked on, those of the next arrive
-// and those of the one before leave. A kernel more costs little beside so many bytes; beside few it does, so
-// they need not be fewer than kSmallPart. But never more than a third of the room: what a kernel returns
-// needs room as well, and what other threads pin meanwhile.
+// The operands of one part take at most 1/kPartOfRoom of the free space. While the kernel works on one part,
+// the engine fetches the next and evicts the previous one. One more kernel costs little compared with moving
+// so many bytes, but much compared with few, so a part may take kSmallPart bytes. A part never takes more
+// than 1/kLargestPart of the free space, because the kernel's results and the pins of other threads need free
+// space as well.
 constexpr int64_t kPartOfRoom = 16;
 constexpr int64_t kSmallPart = 1 << 20;
 constexpr int64_t kLargestPart = 3;
@@ -39,12 +40,13 @@ Bytes part_of(Bytes room) {
   return Bytes(std::max(room.count() / kPartOfRoom, std::min(room.count() / kLargestPart, kSmallPart)));
 }
 
-// The elements of one call, in order.
+// Positions of the elements of one call, in order.
 using Part = std::vector<size_t>;
 
 struct Element {
-  Bytes bytes{0};   // of what all lists have at its place
-  Bytes pinned{0};  // of these, what the user has pinned at `node`: there already, and no part of its room
+  Bytes bytes{0};  // Bytes of the tensors of all lists at the element's position.
+  // Bytes of these that the user has pinned at `node`: already there, and outside of its free space.
+  Bytes pinned{0};
   NodeId node = kNoNode;
 };
 
@@ -94,10 +96,10 @@ class Lists {
     return all;
   }
 
-  // Whether an element writes memory that another has too, or that the call has beside the elements: a number
-  // that is one of them, say.
+  // Whether an element writes memory that another element has, or that an argument common to all parts has: a
+  // scalar that is a view of an element, for example.
   bool depend() const {
-    constexpr size_t kBeside = SIZE_MAX;  // of what every part of the call has
+    constexpr size_t kBeside = SIZE_MAX;  // Position of the arguments that every part of the call has.
     std::unordered_map<const Block*, size_t> writers;
     const auto any = [this](auto&& what) {
       for (size_t i = 0; i < signature_.args.size(); ++i) {
@@ -123,7 +125,8 @@ class Lists {
            });
   }
 
-  // The arguments of a call on a part of the elements. What is no list of as many elements stays whole.
+  // The arguments of a call on a part of the elements. Arguments that are not lists of one value for each
+  // element stay whole.
   torch::jit::Stack arguments(const Part& part) const {
     torch::jit::Stack some;
     some.reserve(arguments_.size());
@@ -152,7 +155,7 @@ class Lists {
       for (const size_t k : part) some.push_back(value.toListRef()[k]);
       return some;
     }
-    // One scalar for each element may also come as a tensor.
+    // A tensor may also hold one scalar for each element.
     if (static_cast<int>(i) == signature_.scalars_arg && value.isTensor() && value.toTensor().dim() == 1) {
       const at::Tensor& scalars = value.toTensor();
       std::vector<at::Tensor> some;
@@ -167,7 +170,8 @@ class Lists {
   size_t length_ = 0;
 };
 
-// Throws where an element fits neither its node nor the host instead: before any has been written.
+// Throws if an element fits neither its node nor the host as a substitute. Requires: no element has been
+// written.
 void check_each_fits(Runtime& runtime, const std::string& name, const std::vector<Element>& elements) {
   Engine& engine = runtime.engine();
   std::array<Bytes, kMaxNodes> rooms{};
@@ -192,7 +196,8 @@ Bytes limit_of(Engine& engine, NodeId node) {
   return part_of(std::min(engine.unpinned_budget(node), engine.budget(engine.host())));
 }
 
-// In parts whose elements are at one node and whose operands fit its room, in the lists' order.
+// Parts in the lists' order; the elements of each part are at one node and its operands fit the node's free
+// space.
 std::vector<Part> cut_in_order(Engine& engine, const std::vector<Element>& elements) {
   std::vector<Part> parts;
   Bytes sum{0};
@@ -209,7 +214,8 @@ std::vector<Part> cut_in_order(Engine& engine, const std::vector<Element>& eleme
   return parts;
 }
 
-// In parts whose elements are at one node and whose operands fit its room; the largest first.
+// Parts with the largest elements first; the elements of each part are at one node and its operands fit the
+// node's free space.
 std::vector<Part> cut(Engine& engine, const std::vector<Element>& elements) {
   Part order(elements.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -238,14 +244,14 @@ std::vector<Part> cut(Engine& engine, const std::vector<Element>& elements) {
   return parts;
 }
 
-// What the parts returned, each result at its element's place.
+// Results of the parts, each at its element's position.
 class Results {
  public:
   Results(size_t count, size_t length) : lists_(count), single_(count), length_(length) {}
 
   void add(const Part& part, const torch::jit::Stack& returned) {
     for (size_t r = 0; r < lists_.size(); ++r) {
-      if (!returned[r].isTensorList()) {  // a tensor that every part wrote, returned again
+      if (!returned[r].isTensorList()) {  // A tensor that every part has written and returned.
         single_[r] = returned[r];
         continue;
       }
@@ -295,7 +301,8 @@ bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack) {
   check_each_fits(runtime(), signature.op.schema().name(), elements);
 
   torch::jit::Stack whole(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
-  // A kernel reads all scalars before it writes anything.
+  // The operator on whole lists reads all scalars before it writes an element; the copy makes the parts do
+  // the same.
   if (const int at = signature.scalars_arg; at >= 0 && whole[static_cast<size_t>(at)].isTensor())
     whole[static_cast<size_t>(at)] = whole[static_cast<size_t>(at)].toTensor().clone();
   const Lists lists(signature, whole);

@@ -8,8 +8,8 @@
 
 namespace innkeeper::torch_layer {
 
-// Runs an element-by-element operator over lists in sub-lists whose operands fit the room.
-// Returns false, and does nothing, where all fit at once.
+// Runs an element-by-element operator over lists in sub-lists whose operands fit the free space. Returns
+// false, and does nothing, if all operands fit at once.
 bool run_in_sublists(const ManagedOp& op, torch::jit::Stack* stack);
 
 }  // namespace innkeeper::torch_layer

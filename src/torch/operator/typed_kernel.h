@@ -1,9 +1,9 @@
-// The boxed function's twin for hot operators: the same steps (drive.h) without boxing, made from an
-// operator's at::_ops declaration by one template.
+// The unboxed counterpart of fallback.cc for hot operators: the same steps (drive.h), which one template
+// makes from an operator's at::_ops declaration.
 //
-// Fit for operators of PyTorch's own whose arguments are tensors (Tensor, Tensor?), lists of tensors that are
-// only read, and plain values, whose written arguments are the `Tensor&` ones, and whose results are tensors.
-// Not for generators, devices, hidden writes, or operators that take CPU tensors beside managed ones.
+// For operators of PyTorch's own. Their arguments are tensors (Tensor, Tensor?), lists of tensors that are
+// only read, and plain values; they write only their `Tensor&` arguments; their results are tensors. Not for
+// generators, devices, hidden writes, or operators that take CPU tensors beside managed ones.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -21,8 +21,9 @@
 
 namespace innkeeper::torch_layer {
 
-// Keys of tensors that a backend's kernel takes as they are: those of backends and of what is excluded while
-// a kernel runs. What else there may be (a conjugate or negative bit) has the dispatcher find its way.
+// Keys of tensors that a backend's kernel takes directly: those of backends and those that are excluded while
+// a kernel runs. For a tensor with another key (a conjugate or negative bit) the dispatcher chooses the
+// kernel.
 inline constexpr c10::DispatchKeySet kBackendKeys =
     c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::full_backend_mask) |
     c10::DispatchKeySet(c10::DispatchKey::Dense);
@@ -68,7 +69,8 @@ class TypedKernel<Op, Return(Args...)> {
     next_ = 0;
     std::apply(
         [&](auto&... argument) {
-          std::tuple<Lent<Args>...> lent{lend<Args>(call, argument)...};  // braces: from left to right
+          // Braces evaluate from left to right.
+          std::tuple<Lent<Args>...> lent{lend<Args>(call, argument)...};
           std::apply([&](auto&... real) { run_kernel(call, real...); }, lent);
         },
         args_);
@@ -79,7 +81,7 @@ class TypedKernel<Op, Return(Args...)> {
   static bool is_repeatable(const OperatorCall&) { return !kWrites; }
   static void let_go() {}
 
-  // The rare cases, by the boxed function.
+  // Runs the rare cases through the boxed function.
   void repeat() {
     torch::jit::Stack stack;
     each([&](auto& argument) { push(stack, argument); });
@@ -107,7 +109,7 @@ class TypedKernel<Op, Return(Args...)> {
   template <class T>
   static constexpr bool kWritten = std::is_same_v<T, at::Tensor&>;
   using Reals = c10::SmallVector<at::Tensor, 6>;
-  // What is kept of an argument while the kernel runs: tensors that the call has, by reference.
+  // Storage for an argument while the kernel runs: a reference to a tensor that the call owns, or a value.
   template <class T>
   using Lent =
       std::conditional_t<kMaybeTensor<T>, std::optional<at::Tensor>, std::conditional_t<kList<T>, Reals, T>>;
@@ -123,7 +125,7 @@ class TypedKernel<Op, Return(Args...)> {
     std::apply([&](auto&... argument) { (visit(argument), ...); }, args_);
   }
 
-  // Every tensor in an argument; `written` where the kernel writes it.
+  // Visits every tensor in an argument; `written`: the kernel writes it.
   template <class Visit, class T>
   static void each_tensor(T& argument, Visit visit) {
     if constexpr (std::is_same_v<T, at::Tensor>) {
@@ -203,7 +205,7 @@ class TypedKernel<Op, Return(Args...)> {
     }
   }
 
-  // Past the dispatcher's search for the backend, where it could find nothing else.
+  // Skips the dispatcher's search for the backend if it could find no other kernel.
   template <class... Kept>
   void run_kernel(OperatorCall& call, Kept&... lent) {
     const bool ordinary = (keys_ | kOrdinaryKeys) == kOrdinaryKeys;
@@ -250,9 +252,9 @@ class TypedKernel<Op, Return(Args...)> {
 
   const std::tuple<Args&...> args_;
   std::conditional_t<kWrites, std::monostate, std::remove_reference_t<Return>> result_;
-  size_t next_ = 0;  // operands come in the order in which collect() took them
+  size_t next_ = 0;  // Next operand; operands come in the order in which collect() took them.
   c10::DispatchKeySet keys_;
-  bool foreign_ = false;  // some operand is a tensor of another device
+  bool foreign_ = false;  // Some operand is a tensor of another device.
 };
 
 }  // namespace innkeeper::torch_layer

@@ -15,12 +15,12 @@ namespace {
 std::atomic<bool> child{false};
 
 struct Locks {
-  Mutex mutex;  // first of all
+  Mutex mutex;  // Locked before all leaves.
   std::vector<Mutex*> leaves;
 };
 
 Locks& locks() {
-  static auto& it = *new Locks;  // leaked: a fork may come at any time
+  static auto& it = *new Locks;  // Leaked: the process may fork at any time.
   return it;
 }
 

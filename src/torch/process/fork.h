@@ -1,8 +1,8 @@
-// A child of fork() has no managed device: its parent's threads, queues and cards are not there, and whoever
-// held a lock will never give it back. Every entry refuses in one line, frees do nothing, no lock is waited
-// for.
+// A child of fork() has no managed device: it lacks its parent's threads, queues and GPUs, and a lock that
+// another thread held at the fork is never released. In the child every entry point throws an error of one
+// line, frees do nothing, and no function waits for a lock.
 //
-// A process that forks before its runtime starts loses nothing: each of the two starts its own.
+// A process that forks before its runtime starts loses nothing: parent and child each start their own.
 //
 // Thread safety: all functions.
 #pragma once
@@ -11,21 +11,21 @@
 
 namespace innkeeper::torch_layer {
 
-// Is this a child of a process whose runtime had started?
+// Whether this is a child of a process whose runtime had started.
 bool is_forked_child();
 
 // Throws in such a child.
 void refuse_in_forked_child();
 
-// From now on a fork() is noticed. Once; later calls do nothing.
+// Makes every later fork() known to this file. Acts once; later calls do nothing.
 void watch_forks();
-// What such a child does first: it forgets the runtime (runtime.cc).
+// Forgets the runtime (runtime.cc); the child's first act.
 void forget_runtime_in_child();
-// Is the runtime there, or being started by any thread (runtime.cc)?
+// Whether the runtime exists, or any thread is starting it (runtime.cc).
 bool runtime_is_there();
 
-// A lock that memory of ordinary tensors is freed under, which works in children too: fork() waits until
-// no thread holds it. It must be a leaf: nothing is waited for while it is held.
+// Registers a lock under which memory of ordinary tensors is freed, so that it works in children too: fork()
+// waits until no thread holds it. It must be a leaf: its holder waits for nothing.
 void take_at_fork(Mutex& mutex);
 
 }  // namespace innkeeper::torch_layer

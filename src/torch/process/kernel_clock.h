@@ -1,5 +1,5 @@
 // Estimated time of a node's kernels, by a model of their work, for devices that do not report kernel times.
-// By it the planner knows which operators are long enough to hide a copy.
+// The planner uses it to know which operators are long enough to hide a copy.
 //
 // Thread safety: all methods.
 #pragma once
@@ -23,22 +23,22 @@ class KernelClock {
     const double seconds = cost::kernel_seconds(*gpu_.load(std::memory_order_acquire), kernel);
     seconds_.fetch_add(seconds, std::memory_order_relaxed);
   }
-  // Of all kernels so far.
+  // Seconds of all kernels so far.
   double seconds() const { return seconds_.load(std::memory_order_relaxed); }
-  // Whether any of them multiplied matrices, until the probe.
+  // Whether any kernel before the probe multiplied matrices.
   bool has_products() const { return has_products_.load(std::memory_order_relaxed); }
 
-  // The GPU is measured once (runtime/probe.h): when the program has multiplied matrices, so that their
-  // library is loaded, or behind so many kernels.
+  // Whether the GPU should be measured now (start/probe.h), which happens once. The time comes when the
+  // program has multiplied matrices, so that their library is loaded, or after kWithoutProducts kernels.
   bool wants_probe() const {
     return !probed_.load(std::memory_order_relaxed) &&
            (has_products() || kernels_.load(std::memory_order_relaxed) >= kWithoutProducts);
   }
-  // True for one caller, who measures it.
+  // True for the first caller, which must measure the GPU.
   bool claim_probe() { return !probed_.exchange(true); }
   const cost::GpuModel& by_name() const { return by_name_; }
-  // Prices all later kernels by these rates, and asks for no probe any more. At most once: by the caller that
-  // claimed the probe, or before any kernel.
+  // Prices all later kernels by these rates, and requests no more probe. Requires: called at most once, by
+  // the caller that claimed the probe or before any kernel.
   void set_measured(const cost::Measured& rates) {
     IK_CHECK(!measured_.has_value(), "a GPU was measured twice");
     probed_.store(true);

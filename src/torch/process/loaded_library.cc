@@ -24,8 +24,8 @@ constexpr uint64_t kSlot = R_AARCH64_JUMP_SLOT;
 constexpr uint64_t kPointer = R_AARCH64_GLOB_DAT;
 #endif
 
-// How many symbols a library has: the table's own length stands nowhere. The last of the longest chain of its
-// hash table is the last of all.
+// The number of symbols of a library. No table holds it; the last symbol of the hash table's longest chain is
+// the last of all.
 size_t count_symbols(const uint32_t* hash) {
   const uint32_t buckets = hash[0];
   const uint32_t first = hash[1];
@@ -63,7 +63,7 @@ LoadedLibrary::LoadedLibrary(const char* soname) {
 void LoadedLibrary::read(void* link_map_of_library) {
   const auto* const map = static_cast<const link_map*>(link_map_of_library);
   Dl_info info{};
-  if (dladdr(map->l_ld, &info) == 0) return;  // for the address of its header
+  if (dladdr(map->l_ld, &info) == 0) return;  // The call finds the address of the library's header.
   base_ = map->l_addr;
   const void* symbols = nullptr;
   const uint32_t* hash = nullptr;
@@ -88,7 +88,7 @@ void LoadedLibrary::read(void* link_map_of_library) {
       reinterpret_cast<const ElfW(Phdr)*>(static_cast<const std::byte*>(info.dli_fbase) + header->e_phoff);
   for (size_t i = 0; i < header->e_phnum; ++i) {
     if (segments[i].p_type != PT_GNU_RELRO) continue;
-    // Whole pages, as the loader does: data that is written may share the last one.
+    // Whole pages, as the loader protects them; the last page may also hold data that is written.
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     read_only_.begin = (base_ + segments[i].p_vaddr) / page * page;
     read_only_.end = (base_ + segments[i].p_vaddr + segments[i].p_memsz) / page * page;

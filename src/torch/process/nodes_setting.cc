@@ -20,7 +20,7 @@ namespace {
 std::atomic<bool> visible_devices_followed{false};
 
 struct Configured {
-  Configured() { take_at_fork(mutex); }  // a child may ask for its nodes
+  Configured() { take_at_fork(mutex); }  // A child of fork() may ask for its nodes.
   Mutex mutex;
   std::string nodes IK_GUARDED_BY(mutex);
 };
@@ -35,8 +35,8 @@ std::string from_environment(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-// CUDA_VISIBLE_DEVICES where it counts; null if it is not set. A list of simulated GPUs' UUIDs is a choice or
-// a lease of ours, and counts always.
+// CUDA_VISIBLE_DEVICES if it has an effect here; null if it is not set. A list of simulated GPUs' UUIDs was
+// made by Innkeeper's choice or lease, and always has an effect.
 const char* visible_list() {
   const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");
   if (list == nullptr || visible_devices_followed.load()) return list;
@@ -44,8 +44,8 @@ const char* visible_list() {
   return !items.empty() && simulated_index(items.front()) ? list : nullptr;
 }
 
-// A job that leased simulated GPUs may use no others, even if it changes CUDA_VISIBLE_DEVICES later:
-// another job may have leased those. Nodes that the job configures itself are not part of any lease.
+// Refuses simulated GPUs outside of the job's lease, even if the job changes CUDA_VISIBLE_DEVICES later,
+// because another job may have leased them. Nodes that the job configures itself are not part of any lease.
 void refuse_what_is_not_leased(const MachineSpec& spec) {
   const std::string leased = from_environment("INNKEEPER_LEASE_GPUS");
   const std::vector<std::string_view> uuids = split_items(leased);
@@ -70,7 +70,7 @@ void refuse_what_is_not_leased(const MachineSpec& spec) {
       "");
 }
 
-// CUDA sees no device at all where one stands twice.
+// CUDA sees no device at all if the list names one twice.
 bool lists_device_0_first(std::string_view list) {
   const std::vector<std::string_view> items = split_items(list);
   const std::set<std::string_view> different(items.begin(), items.end());
@@ -97,7 +97,7 @@ std::string exchange_configured_nodes(std::string nodes) {
 MachineSpec parse_nodes(const std::string& nodes) {
   Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit(),
                                            local_share_from_environment());
-  if (!spec.ok()) throw_status(spec.status(), "");  // the line begins with the setting's name
+  if (!spec.ok()) throw_status(spec.status(), "");  // The message begins with the setting's name.
 #ifndef INNKEEPER_WITH_CUDA
   for (const NodeSpec& node : spec.value().nodes) {
     if (node.make != NodeMake::cuda) continue;
@@ -127,7 +127,7 @@ std::vector<std::string> expected_nodes(int visible_gpus) {
     }
   }
   if (!names.empty()) return names;
-  // The host is device 0 where there is no other.
+  // The host is device 0 if there is no other node.
   const char* const list = visible_list();
   if (list == nullptr || lists_device_0_first(list)) names.emplace_back("host");
   return names;

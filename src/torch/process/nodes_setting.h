@@ -21,14 +21,13 @@ std::string exchange_configured_nodes(std::string nodes);
 // build has no CUDA.
 MachineSpec parse_nodes(const std::string& nodes);
 
-// Names of the nodes that compute, in the order of nodes(), as a start now would have them. None if
-// CUDA_VISIBLE_DEVICES, after follow_visible_devices(), hides them all. Starts nothing: a program may fork
-// afterwards. Does not check that a GPU that is named exists.
-// `visible_gpus`: number of CUDA devices that this process sees. All of them are nodes if the setting is
-// `auto` or `cuda`. Throws as parse_nodes() does.
+// Names of the computing nodes, in the order of nodes(), as a start now would find them. Empty if
+// CUDA_VISIBLE_DEVICES, after follow_visible_devices(), hides them all. Starts nothing, because a program may
+// fork afterwards. Does not check that a named GPU exists. `visible_gpus`: number of CUDA devices that this
+// process sees. All of them are nodes if the setting is `auto` or `cuda`. Throws as parse_nodes() does.
 IK_EXPORT std::vector<std::string> expected_nodes(int visible_gpus);
 
-// What selects among the nodes, as the subject of a sentence; empty if nothing does.
+// The setting that selects among the nodes, as the subject of a sentence; empty if there is none.
 std::string who_says_which_devices();
 
 }  // namespace innkeeper::torch_layer

@@ -1,4 +1,4 @@
-// The one runtime of the process, for the torch layer's own files (the public face is runtime.h).
+// The process's only runtime, for the torch layer's own files (the public interface is runtime.h).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -20,16 +20,16 @@ namespace innkeeper::torch_layer {
 
 class Backend;
 
-// How operators reach a node's memory through PyTorch.
+// How the kernels of PyTorch reach a node's memory.
 struct NodeBackend {
-  c10::Device device = c10::Device(c10::kCPU);  // of the real tensors there
+  c10::Device device = c10::Device(c10::kCPU);  // Device of the node's real tensors.
   c10::DispatchKey key = c10::DispatchKey::CPU;
-  c10::DispatchKey kernel_key = c10::DispatchKey::CPU;  // whose kernels compute there
-  bool host = true;                                     // computes with CPU kernels over host memory
-  std::string kind;                                     // "sim", "cuda", "host", "disk"
+  c10::DispatchKey kernel_key = c10::DispatchKey::CPU;  // Key of the kernels that compute there.
+  bool host = true;                                     // Computes with CPU kernels on host memory.
+  std::string kind;                                     // "sim", "cuda", "host" or "disk".
   Bytes capacity{0};
-  Backend* accelerator = nullptr;                       // null: the host or a disk
-  std::shared_ptr<KernelClock> kernel_clock = nullptr;  // null: reports its times, or has none
+  Backend* accelerator = nullptr;                       // Null for the host and disks.
+  std::shared_ptr<KernelClock> kernel_clock = nullptr;  // Null if the node reports kernel times or has none.
 };
 
 class Runtime {
@@ -37,22 +37,24 @@ class Runtime {
   Engine& engine() { return *engine_; }
   PinnedCopies& pinned_copies() { return pinned_copies_; }
   const NodeBackend& backend(NodeId node) const { return backends_[index_of(node)]; }
-  // The node whose real tensors are on `device`, kNoNode if there is none.
+  // The node whose real tensors are on `device`; kNoNode if there is none.
   NodeId node_of(c10::Device device) const;
-  // INNKEEPER_STRESS: `evict` evicts every unpinned block after each operator, `hash` hashes what operators
-  // only read, `recompute` drops all that can be computed again, so that it is recomputed at its next read.
+  // INNKEEPER_STRESS. `evict` evicts every unpinned block after each operator. `hash` hashes the operands
+  // that an operator only reads. `recompute` discards every recomputable block, so that its next read
+  // recomputes it.
   bool stress_evict() const { return stress_evict_; }
   bool stress_hash() const { return stress_hash_; }
   bool stress_recompute() const { return stress_recompute_; }
-  // Whether an operator must have given the same bits twice before what it makes is recomputed. Not under
-  // stress, which is to show bits that differ, and not where there are no bits.
+  // Whether the engine recomputes an operator's results only after the operator has given the same bits
+  // twice. Not under stress, which must reveal bits that differ, and not if the machine holds no data.
   bool tries_operators() const { return has_data_ && !stress_recompute_; }
-  // Without, nodes hold addresses alone: kernels on accelerators compute shapes, the host computes nothing.
+  // Whether nodes hold data. If not, they hold only addresses: kernels on accelerators compute shapes, and
+  // the host computes nothing.
   bool has_data() const { return has_data_; }
-  // Has the node's GPU measured (probe.h), once. Operators and plans have its rates from then on.
+  // Measures the node's GPU (probe.h), once. Operators and plans use the measured rates from then on.
   void measure(NodeId node);
-  std::vector<std::pair<std::string, std::string>> measure_all();  // measure_gpus() of measure.h
-  // Ends the threads of the machine's own.
+  std::vector<std::pair<std::string, std::string>> measure_all();  // For measure_gpus() of measure.h.
+  // Ends the machine's own threads.
   void stop_background() {
     publisher_.reset();
     tidier_.reset();
@@ -73,18 +75,18 @@ class Runtime {
   bool stress_hash_ = false;
   bool stress_recompute_ = false;
   bool has_data_ = true;
-  // The last: they look at the engine until they are gone.
-  std::unique_ptr<Repeat> tidier_;  // of the host's memory
+  // Destroyed first: their threads use the engine.
+  std::unique_ptr<Repeat> tidier_;  // Tidies the host's memory.
   std::unique_ptr<board::Publisher> publisher_;
 };
 
 // Starts the runtime if it has not started. Never destroyed.
 Runtime& runtime();
-// Null until it has started.
+// Null before the start.
 Runtime* runtime_if_started();
 
-// The runtime, which configure() does not replace while this lives: for those who look at it, or change it,
-// from threads that have no managed tensors. Tensors keep their machine by themselves.
+// The runtime, which configure() does not replace while this lives. For functions that inspect or change it
+// from threads without managed tensors; a tensor keeps its machine alive by itself.
 class KeptRuntime {
  public:
   KeptRuntime();
@@ -95,10 +97,11 @@ class KeptRuntime {
   Runtime* running_;
 };
 
-// The node of that name. Throws an error of `what` that names those that are there, if it is not.
+// The node of that name. If there is none, throws an error of `what` that names the existing nodes.
 NodeId node_named(const std::string& name, const char* what);
 
-// The calling thread's home (home.cc): where operators without operands run. Assigned at the first use.
+// The calling thread's preferred node (home.cc), which runs operators without operands. Assigned at the first
+// use.
 NodeId home_node();
 
 }  // namespace innkeeper::torch_layer

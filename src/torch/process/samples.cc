@@ -12,7 +12,7 @@ std::atomic<bool> g_sampling{false};
 
 namespace {
 
-// Rows kept at most: when they are full, every second one goes and the distance between them doubles.
+// Maximum number of rows. At this number every second row is removed, and the distance between rows doubles.
 constexpr size_t kRows = 4096;
 
 struct Recording {

@@ -1,5 +1,5 @@
-// A setting of the process that is on or off: what was set last, else its environment variable, else on or
-// off by default.
+// A setting of the process that is on or off: the value set last, else its environment variable, else a
+// default.
 //
 // Thread safety: all methods.
 #pragma once
@@ -21,7 +21,7 @@ class SwitchSetting {
   }
   bool get() const { return on_.load(std::memory_order_relaxed); }
   void set(bool on) { on_.store(on, std::memory_order_relaxed); }
-  // Throws where the variable says neither on nor off.
+  // Throws if the variable says neither on nor off.
   void check() const { throw_if_error(read().status(), ""); }
 
  private:

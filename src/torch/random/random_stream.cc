@@ -18,7 +18,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// The face of a stream with the managed device. All state is in the kernels' generator behind it.
+// A stream's generator with the managed device. All state is in the kernel generator behind it.
 class ManagedGenerator final : public c10::GeneratorImpl {
  public:
   ManagedGenerator(at::Generator kernel, c10::DeviceIndex index)
@@ -47,7 +47,7 @@ class ManagedGenerator final : public c10::GeneratorImpl {
     const std::lock_guard<std::mutex> lock(mutex_of_kernel());
     return kernel_.unsafeGetGeneratorImpl()->get_state();
   }
-  // Pickling keeps an offset for every generator that is not the CPU's; here it is always 0.
+  // Pickling stores an offset for every generator that is not the CPU's; here it is always 0.
   void set_offset(uint64_t offset) override {
     TORCH_CHECK(offset == 0, "a managed generator has no offset: it is a Mersenne Twister, as the CPU's is");
   }
@@ -63,10 +63,10 @@ class ManagedGenerator final : public c10::GeneratorImpl {
   at::Generator kernel_;
 };
 
-// What keeps the stream in the thread's context alive.
+// Keeps the stream in the thread's context alive.
 thread_local std::shared_ptr<RandomStream> thread_stream_owner;
 
-// Indices beyond the nodes, which a LOCAL_RANK may be, share streams with others.
+// Indices beyond the nodes, which a LOCAL_RANK may be, share a stream with another index.
 RandomStream& process_stream(c10::DeviceIndex index) {
   static auto& streams = *[] {
     auto* made = new std::vector<std::unique_ptr<RandomStream>>;
@@ -87,7 +87,7 @@ at::CPUGeneratorImpl& impl_of(const at::Generator& generator) {
   return *generator.get<at::CPUGeneratorImpl>();
 }
 
-// Tickets for the default generator: served in the order they were drawn.
+// Tickets for the default generator, served in the order of their numbers.
 class Turns {
  public:
   void enter() {
@@ -96,7 +96,7 @@ class Turns {
     const uint64_t ticket = next_++;
     while (serving_ != ticket) changed_.wait(mutex_);
   }
-  // Whether this was the thread's outermost scope.
+  // Whether this is the thread's outermost scope.
   bool outermost() const { return depth_ == 1; }
   void leave() {
     if (--depth_ != 0) return;
@@ -132,7 +132,7 @@ uint64_t next_seed(at::CPUGeneratorImpl& stream) {
   return stream.random64();
 }
 
-// The backend of this device, if its kernels draw from generators of its own.
+// The device's backend, if its kernels draw from generators of its own; else null.
 Backend* with_generators(c10::Device device) {
   Backend* const backend = backend_of(device.type());
   return backend != nullptr && backend->has_generators() ? backend : nullptr;
@@ -198,7 +198,8 @@ void DefaultGeneratorTurn::give_back() {
 
 // ---------------------------------------------------------------- the public interface (runtime.h)
 
-// A thread that was drawing when a child was forked holds its generator's lock there for ever.
+// In a child of fork(), a thread of the parent may have held a generator's lock at the fork; nothing releases
+// it, so the child must not wait for it.
 static at::Generator generator_here() {
   refuse_in_forked_child();
   return current_stream(current_index()).generator();

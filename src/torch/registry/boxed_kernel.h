@@ -1,7 +1,8 @@
-// Makes kernels for the dispatcher of a boxed function that runs whole operators: run_managed for dense
-// managed tensors, its twin for sparse ones.
+// Makes kernels for the dispatcher from a boxed function that runs whole operators: run_managed for dense
+// managed tensors, and its counterpart for sparse ones.
 //
-// Thread safety: registering is for load; the kernels themselves may be called from any thread.
+// Thread safety: kernels are registered while the library is loaded; the kernels may be called from any
+// thread.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -19,7 +20,7 @@ namespace innkeeper::torch_layer {
 
 using BoxedFunction = void (*)(const ManagedOp&, torch::jit::Stack*);
 
-// With the operator's signature, made once.
+// A kernel that holds its operator's signature, which is made once.
 template <BoxedFunction Run>
 class BoxedKernel final : public c10::OperatorKernel {
  public:
@@ -32,17 +33,17 @@ class BoxedKernel final : public c10::OperatorKernel {
   ManagedOp op_;
 };
 
-// A backend's fallback: for operators that libraries bring later.
+// A backend's fallback, for operators that libraries define later.
 template <BoxedFunction Run>
 void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  refuse_in_forked_child();  // before a lock is taken
+  refuse_in_forked_child();  // Before signature_of() takes a lock.
   Run(ManagedOp(signature_of(op)), stack);
 }
 
 template <class Kernel>
 void register_kernel(const c10::OperatorHandle& op, c10::DispatchKey key, std::unique_ptr<Kernel> kernel,
                      const char* what) {
-  // Never taken back: managed tensors may outlive everything.
+  // Never unregistered: managed tensors may outlive every other object.
   static auto& registrations = *new std::vector<c10::RegistrationHandleRAII>;
   registrations.push_back(c10::Dispatcher::singleton().registerImpl(
       op.operator_name(), key, c10::KernelFunction::makeFromBoxedFunctor(std::move(kernel)), std::nullopt,

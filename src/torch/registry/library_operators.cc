@@ -16,7 +16,8 @@ namespace {
 
 using c10::DispatchKey;
 
-// Whether this PyTorch was built with CUDA. No driver is asked: who forks after the import has none yet.
+// Whether this PyTorch was built with CUDA. It does not ask the driver, because a program that forks after
+// the import must not have started it.
 bool built_with_cuda() {
   const auto add = c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
   return add.has_value() && add->hasKernelForDispatchKey(DispatchKey::CUDA);
@@ -27,7 +28,8 @@ bool chooses_by_device(const c10::OperatorHandle& op) {
   const bool cpu = has(DispatchKey::CPU), cuda = has(DispatchKey::CUDA);
   if (has(DispatchKey::CompositeExplicitAutograd) || has(DispatchKey::CompositeExplicitAutogradNonFunctional))
     return cpu || cuda;
-  // Its gradient is that of what it is composed of, except on devices that have a kernel.
+  // The operator's gradient is that of its parts, except on devices with a kernel of their own. So a
+  // backend's kernel loses no gradient only if the other devices have a kernel, too.
   return has(DispatchKey::CompositeImplicitAutograd) && cpu && (cuda || !built_with_cuda());
 }
 
@@ -38,7 +40,8 @@ bool holds_tensors(const c10::Type& type) {
                      [](const c10::TypePtr& part) { return holds_tensors(*part); });
 }
 
-// Whether all tensors in its arguments are found: not those in lists of lists, dictionaries, or anything.
+// Whether the boxed kernel finds all tensors in the arguments. It does not find those in lists of lists, in
+// dictionaries, or in an argument of any type.
 bool lends_all(const Signature& signature) {
   const auto& arguments = signature.op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -63,7 +66,7 @@ struct Registered {
   std::vector<c10::RegistrationHandleRAII> handles IK_GUARDED_BY(mutex);
 
   void look_at(const c10::OperatorName& name) IK_REQUIRES(mutex) {
-    if (name.name.starts_with("aten::")) return;  // each has what it needs
+    if (name.name.starts_with("aten::")) return;  // PyTorch's own operators have their kernels.
     auto& dispatcher = c10::Dispatcher::singleton();
     const auto op = dispatcher.findSchema(name);
     if (!op.has_value() || !chooses_by_device(*op)) return;
@@ -79,12 +82,12 @@ struct Registered {
   void listen() IK_REQUIRES(mutex);
 
   void look_at_all() IK_REQUIRES(mutex) {
-    g_newcomers = false;  // before: who comes meanwhile is looked at next time
+    g_newcomers = false;  // Reset first: the next look covers an operator that is defined meanwhile.
     for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) look_at(name);
   }
 };
 
-// PyTorch tells it under its lock, so nothing is looked at there.
+// PyTorch calls the listener under the dispatcher's lock, so the listener looks nothing up.
 class Listener final : public c10::OpRegistrationListener {
  public:
   void onOperatorRegistered(const c10::OperatorHandle& /*op*/) override { g_newcomers = true; }
@@ -96,7 +99,7 @@ void Registered::listen() {
   listener.emplace(c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Listener>()));
 }
 
-// Never destroyed: managed tensors may outlive everything.
+// Never destroyed: managed tensors may outlive every other object.
 Registered& registered() {
   static auto& all = *new Registered;
   return all;

@@ -50,8 +50,8 @@ bool is_factory(std::string_view name) {
   return name.ends_with("_like") || name.starts_with("new_") || name.starts_with("empty");
 }
 
-// A composite with kernels of its own and a derivative formula beside (silu_backward): backends with a kernel
-// use the formula, and get other bits if they decompose.
+// Whether a composite operator has a kernel of its own and a derivative formula (silu_backward). Backends
+// with a kernel use the formula, and get other bits if they decompose.
 bool has_formula_and_kernel(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(DispatchKey::CPU) && op.hasKernelForDispatchKey(DispatchKey::Autograd);
 }

@@ -1,7 +1,7 @@
-// Whether an operator gives the same bits when it runs again on the same operands. Its schema cannot say so:
-// it depends on the kernels that a library chooses. So each kind of operator, which is one dtype of its
-// result, runs twice before what it makes is recomputed for the first time, once a plan wants that; where the
-// two differ it never is.
+// Whether an operator gives the same bits when it runs again on the same operands. Its schema cannot tell,
+// because it depends on the kernels that a library chooses. A kind of operator is an operator with one dtype
+// of its result. Each kind runs twice before its results are recomputed for the first time, once a plan
+// intends to recompute them. If the two runs differ, the kind is never recomputed.
 //
 // Thread safety: all functions.
 #pragma once
@@ -21,33 +21,33 @@ class RepeatedBits {
     if ((same_.load(std::memory_order_relaxed) & bit(dtype)) != 0) return Found::same;
     return (other_.load(std::memory_order_relaxed) & bit(dtype)) != 0 ? Found::other : Found::unknown;
   }
-  // A plan would have recomputed what it makes: it is worth a trial.
+  // Requests a trial: a plan would have recomputed the kind's results.
   void want(c10::ScalarType dtype) { wanted_.fetch_or(bit(dtype), std::memory_order_relaxed); }
   bool is_wanted(c10::ScalarType dtype) const {
     return (wanted_.load(std::memory_order_relaxed) & bit(dtype)) != 0;
   }
-  // What a trial found first stays. True: this one was the first.
+  // Records a trial's finding; the first finding stays. Returns true if this one was the first.
   bool found(c10::ScalarType dtype, Found what) {
     std::atomic<uint64_t>& bits = what == Found::same ? same_ : other_;
     return (bits.fetch_or(bit(dtype), std::memory_order_relaxed) & bit(dtype)) == 0;
   }
-  // A trial found no room. True: it was the last one that may be made, of all dtypes.
+  // Counts a trial that found no free space. Returns true if no further trial may run, for any dtype.
   bool failed() { return failures_.fetch_add(1, std::memory_order_relaxed) + 1 >= kMostFailures; }
 
  private:
   static constexpr int kMostFailures = 8;
   static uint64_t bit(c10::ScalarType dtype) { return uint64_t{1} << static_cast<unsigned>(dtype); }
 
-  // A bit for each dtype.
+  // One bit for each dtype.
   std::atomic<uint64_t> wanted_{0};
   std::atomic<uint64_t> same_{0};
-  std::atomic<uint64_t> other_{0};  // Also where trials found no room too often.
+  std::atomic<uint64_t> other_{0};  // Also set if trials found no free space too often.
   std::atomic<int> failures_{0};
 };
 
 static_assert(static_cast<int>(c10::ScalarType::NumOptions) <= 64);
 
-// Kinds of operators that gave other bits in this process.
+// Number of operator kinds that gave other bits in this process.
 int64_t kinds_with_other_bits();
 
 }  // namespace innkeeper::torch_layer

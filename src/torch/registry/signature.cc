@@ -22,9 +22,9 @@ struct HiddenWrite {
   std::string_view argument;
 };
 
-// Arguments that kernels write although the schema says nothing. Found on op_db by hashing the operands that
-// an operator does not write (on a CPU exactly native_batch_norm's), and by reading the kernels that need
-// CUDA.
+// Arguments that kernels write although the schema does not say so. Found on op_db by hashing the operands
+// that an operator does not write (on a CPU exactly native_batch_norm's), and by reading the kernels that
+// need CUDA.
 constexpr std::array kHiddenWrites = {
     HiddenWrite{"aten::native_batch_norm", "running_mean"},
     HiddenWrite{"aten::native_batch_norm", "running_var"},
@@ -47,13 +47,14 @@ constexpr std::array kHiddenWrites = {
     HiddenWrite{"aten::mkldnn_rnn_layer_backward", "workspace"},
 };
 
-// Fused optimizer steps and AMP's unscaling, each element of the lists on its own.
+// Fused optimizer steps and AMP's unscaling, which work on each element of the lists separately.
 constexpr std::array<std::string_view, 5> kForeachNames = {"aten::_fused_adam", "aten::_fused_adamw",
                                                            "aten::_fused_sgd", "aten::_fused_adagrad",
                                                            "aten::_amp_foreach_non_finite_check_and_unscale"};
 
-// Pure (signature.h) beside those that are element-wise. Not: what adds up over a whole tensor, which a host
-// does in another order with other threads, and what multiplies matrices, which costs more than copies.
+// Pure operators (signature.h) that are not element-wise. Not listed: sums over a whole tensor, which a host
+// with another number of threads adds in another order, and products of matrices, which cost more than
+// copies.
 constexpr std::string_view kPureNames[] = {"aten::native_layer_norm",
                                            "aten::native_group_norm",
                                            "aten::_fused_rms_norm",
@@ -169,7 +170,8 @@ const Signature* read_signature(const c10::OperatorHandle& op) {
 
 namespace {
 
-// By name. A library may go, and another define an operator of that name.
+// Signatures by operator name. A library may be unloaded, and another may then define an operator of the same
+// name.
 class Signatures final : public c10::OpRegistrationListener {
  public:
   const Signature* find(const c10::OperatorHandle& op) {
@@ -182,7 +184,7 @@ class Signatures final : public c10::OpRegistrationListener {
     return signatures_.emplace(op.operator_name(), signature).first->second;
   }
 
-  const c10::RegistrationHandleRAII* listening = nullptr;  // never destroyed
+  const c10::RegistrationHandleRAII* listening = nullptr;  // Never destroyed.
 
  private:
   void onOperatorRegistered(const c10::OperatorHandle&) override {}
@@ -196,7 +198,7 @@ class Signatures final : public c10::OpRegistrationListener {
 
   std::shared_mutex mutex_;
   std::unordered_map<c10::OperatorName, const Signature*> signatures_;
-  std::vector<const Signature*> gone_;  // they stay: a call may be under way
+  std::vector<const Signature*> gone_;  // Kept: a call may still use one.
 };
 
 Signatures& signatures() {

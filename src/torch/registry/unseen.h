@@ -1,8 +1,8 @@
-// For the object's life nothing that the user has put around the calling thread sees the operators that it
+// While it lives, the user's modes and tools on the calling thread do not see the operators that the thread
 // runs: dispatch modes and fake tensors, functional transforms, tracers, autograd, autocast, profilers.
 //
-// For what the engine does on its own account, in the middle of an operator or of a verb: moving bytes,
-// resizing storages. (A kernel that the dispatcher called is below the modes already.)
+// For the engine's own operators within an operator or a verb: moving bytes, resizing storages. (A kernel
+// that the dispatcher called is below the modes already.)
 //
 // Thread safety: none; an object belongs to one thread.
 #pragma once
@@ -18,8 +18,8 @@ class Unseen {
   Unseen() : keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect), kAboveBackends) {}
 
  private:
-  // All of these work by keys that a thread adds to its operators' own; autograd's and autocast's come from
-  // the tensors.
+  // All of these work by keys that a thread adds to those of its operators; autograd's and autocast's come
+  // from the tensors.
   static constexpr c10::DispatchKeySet kAboveBackends = c10::default_excluded_set |
                                                         c10::autograd_dispatch_keyset_with_ADInplaceOrView |
                                                         c10::autocast_dispatch_keyset;

@@ -17,13 +17,13 @@ double numel(const at::Tensor* tensor) {
   return tensor == nullptr ? 0 : static_cast<double>(tensor->numel());
 }
 
-// 1 where the tensor has no such dimension.
+// 1 if the tensor has no such dimension.
 double size(const at::Tensor* tensor, int64_t dim) {
   if (tensor == nullptr || dim >= tensor->dim() || -dim > tensor->dim()) return 1;
   return static_cast<double>(tensor->size(dim));
 }
 
-// Whose switch allows tf32.
+// Kernel libraries by the switch that allows tf32.
 enum class Library : uint8_t { products, convolutions, recurrent };
 
 // Operations of one call.
@@ -31,20 +31,21 @@ using Flops = double (*)(Shapes operands, Shapes results);
 
 // ---------------------------------------------------------------- products
 
-// Each element of the result is a sum over the last dimension of the factor at this place.
+// Each element of the result is a sum over the last dimension of factor number kFactor.
 template <size_t kFactor>
 double product(Shapes operands, Shapes results) {
   return 2 * numel(at_place(results, 0)) * size(at_place(operands, kFactor), -1);
 }
 
-// All matrices of the batch are multiplied, and their products added up.
+// All matrices of the batch are multiplied, and their products are added up.
 double summed_batch(Shapes operands, Shapes results) {
   return product<1>(operands, results) * size(at_place(operands, 1), 0);
 }
 
 double dot(Shapes operands, Shapes) { return 2 * numel(at_place(operands, 0)); }
 
-// Groups of rows, each with a matrix of its own; two matrices: groups of what is summed over.
+// Groups of rows, each with its own matrix. If both operands are matrices, the groups divide the dimension of
+// the sum.
 double grouped(Shapes operands, Shapes results) {
   const at::Tensor* first = at_place(operands, 0);
   const at::Tensor* second = at_place(operands, 1);
@@ -55,8 +56,9 @@ double grouped(Shapes operands, Shapes results) {
 
 // ---------------------------------------------------------------- convolutions
 
-// Each output element sums over the weight's elements of one output channel; a transposed convolution spreads
-// each input element over them. Which one it is shows in the sizes: the side of more positions does the work.
+// Each output element sums over the weight's elements of one output channel. A transposed convolution spreads
+// each input element over them. The sizes tell which one it is; the side with more positions determines the
+// work.
 double convolution_work(const at::Tensor* output, const at::Tensor* input, const at::Tensor* weight) {
   if (weight == nullptr || weight->dim() == 0 || weight->numel() == 0) return 0;
   const double per_position = numel(weight) / size(weight, 0);
@@ -75,7 +77,7 @@ bool has_one_like(Shapes results, const at::Tensor* tensor) {
          });
 }
 
-// The gradients of the input and of the weight cost as much as the forward pass, each.
+// The gradients of the input and of the weight each cost as much as the forward pass.
 double convolution_backward(Shapes operands, Shapes results) {
   const at::Tensor* input = at_place(operands, 1);
   const at::Tensor* weight = at_place(operands, 2);
@@ -85,8 +87,9 @@ double convolution_backward(Shapes operands, Shapes results) {
 
 // ---------------------------------------------------------------- attention
 
-// Of products over the keys for each query, so many are as wide as queries and so many as wide as values.
-// kQuery: the query's place, in front of the key's and the value's. kLength: the keys' dimension in both.
+// Products over the keys for each query: kQueryProducts of them have the width of queries, and kValueProducts
+// the width of values. kQuery: the query's position, in front of the key's and the value's. kLength: the
+// keys' dimension in both.
 template <size_t kQuery, int kQueryProducts, int kValueProducts, int kLength>
 double attention(Shapes operands, Shapes) {
   const at::Tensor* query = at_place(operands, kQuery);
@@ -97,7 +100,7 @@ double attention(Shapes operands, Shapes) {
   return 2 * pairs * (kQueryProducts * width + kValueProducts * value_width);
 }
 
-// (batch, heads, length, width), and (batch, length, heads, width).
+// Layouts: (batch, heads, length, width), and (batch, length, heads, width).
 constexpr Flops kAttention = &attention<0, 1, 1, -2>;
 constexpr Flops kAttentionBackward = &attention<1, 3, 2, -2>;
 constexpr Flops kFlash = &attention<0, 1, 1, -3>;
@@ -106,7 +109,7 @@ constexpr Flops kFlashBackward = &attention<1, 3, 2, -3>;
 // ---------------------------------------------------------------- recurrent networks
 
 // Each step of each sequence goes through each matrix once, recurrent ones and projections included. Forward
-// that is one product, backward two: for the gradients of what the step was given, and of the weights.
+// that is one product. Backward it is two: for the gradients of the step's input and of the weights.
 double recurrent(const at::Tensor* input, Shapes weights, int products) {
   const double steps = numel(input) / std::max(1.0, size(input, -1));
   double elements = 0;
@@ -114,8 +117,9 @@ double recurrent(const at::Tensor* input, Shapes weights, int products) {
   return 2 * products * steps * elements;
 }
 
-// cuDNN's and MIOpen's: the input, all weights, the same in one buffer, and then hidden states, which are the
-// first of three dimensions. Among what follows are packed outputs, of two.
+// cuDNN's and MIOpen's operators. Operands: the input, all weights, the weights in one buffer, and then
+// hidden states, which are the first operands of three dimensions. Later operands include packed outputs, of
+// two dimensions.
 template <int kProducts>
 double recurrent_network(Shapes operands, Shapes) {
   if (operands.empty()) return 0;
@@ -125,7 +129,8 @@ double recurrent_network(Shapes operands, Shapes) {
   return recurrent(operands[0], others.slice(0, static_cast<size_t>(hidden - others.begin())), kProducts);
 }
 
-// oneDNN's, of one layer and direction: the input and two matrices, then biases and hidden states.
+// oneDNN's operator, of one layer and direction. Operands: the input and two matrices, then biases and hidden
+// states.
 template <int kProducts>
 double recurrent_layer(Shapes operands, Shapes) {
   return operands.size() < 3 ? 0 : recurrent(operands[0], operands.slice(1, 2), kProducts);
@@ -149,7 +154,8 @@ bool allows_tf32(Library library) {
                 : library == Library::convolutions ? Op::CONV
                                                    : Op::RNN;
   const auto precision = at::globalContext().float32Precision(at::Float32Backend::CUDA, op);
-  // Convolutions and recurrent networks use it unless the program refuses, products where it asks.
+  // Convolutions and recurrent networks use tf32 unless the program forbids it; products use it only if the
+  // program allows it.
   return library == Library::products ? precision == at::Float32Precision::TF32
                                       : precision != at::Float32Precision::IEEE;
 }

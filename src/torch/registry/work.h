@@ -1,8 +1,8 @@
-// Floating-point operations of an operator, by the shapes of its operands and results, and their precision.
-// The clock of simulated accelerators, records, and the price of kernels that are not timed (kernel_clock.h)
+// Floating-point operations of an operator, from the shapes of its operands and results, and their precision.
+// The clock of simulated accelerators, traces, and the price of kernels that report no time (kernel_clock.h)
 // use them.
 //
-// A multiplication with its addition counts as two, as torch.utils.flop_counter has it.
+// A multiplication with its addition counts as two, as in torch.utils.flop_counter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,18 +19,18 @@ using Shapes = c10::ArrayRef<const at::Tensor*>;
 
 struct WorkRule;
 
-// The rule of the operator of this name, as aten::mm; nullptr where it does little more than to touch its
-// bytes. Callers keep what they got.
+// The rule of the operator of this name, such as aten::mm; nullptr if it does little more than one pass over
+// its bytes. Callers keep the result.
 IK_EXPORT const WorkRule* work_rule(std::string_view name);
 
-// The same for callers that can keep nothing: the calling thread remembers a rule by where its name stands.
-// Names live as long as their operators do; a name that stands where another one stood gets that one's rule.
+// The same for callers that cannot keep the result: the calling thread remembers a rule by the address of its
+// name. Names live as long as their operators do. A name at an address that another name had before gets that
+// one's rule.
 const WorkRule* remembered_work_rule(std::string_view name);
 
-// What one call does, without its bytes. `operands`: the tensors among its arguments, in order, those of
-// lists one by one, without those that were not given. `results`: the tensors that it returned, in the same
-// order; a gradient that was not requested is left out. Float32 products are of tf32 where the process allows
-// that.
+// The work of one call, without its bytes. `operands`: the tensors among its arguments, in order, those of
+// lists one by one, without absent ones. `results`: the tensors that it returned, in order, without gradients
+// that were not requested. Float32 products count as tf32 if the process allows that.
 IK_EXPORT cost::KernelCost work_of(const WorkRule* rule, Shapes operands, Shapes results);
 
 }  // namespace innkeeper::torch_layer

@@ -17,7 +17,7 @@
 namespace innkeeper::torch_layer::sim_backend {
 
 void Allocation::release(void* context) {
-  if (is_forked_child()) return;  // its parent's memory
+  if (is_forked_child()) return;  // The parent's memory.
   std::unique_ptr<Allocation> allocation(static_cast<Allocation*>(context));
   sim::Accelerator& accelerator = *allocation->accelerator;
   const uint64_t others = allocation->queues.load(std::memory_order_acquire);
@@ -79,7 +79,7 @@ class SimMemoryOrder final : public MemoryOrder {
   c10::DataPtr allocate(size_t size, const c10::Stream& first) const override {
     const c10::StreamGuard on_stream(first);
     c10::DataPtr memory = device_allocator().allocate(size);
-    allocation_of(memory)->queues.store(0);  // who frees it knows which queues used it
+    allocation_of(memory)->queues.store(0);  // The caller that frees it names the queues that used it.
     return memory;
   }
   bool free_after(Memory& memory, std::span<const Event> users) const override {
@@ -110,7 +110,7 @@ class SimAllocator final : public c10::DeviceAllocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
 
-  // For Allocator::clone: both ends are on one accelerator.
+  // For Allocator::clone, whose source and destination are on one accelerator.
   void copy_data(void* destination, const void* source, size_t size) const override {
     const c10::DeviceIndex index = machine().index_of(destination);
     accelerator(index).copy(current_queue(index), destination, source, size,

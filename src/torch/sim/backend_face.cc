@@ -18,8 +18,8 @@ class SimBackend final : public Backend {
   c10::DispatchKey key() const override { return c10::DispatchKey::HPU; }
   c10::DispatchKey kernel_key() const override { return c10::DispatchKey::CPU; }
   bool is_programs_too() const override { return false; }
-  bool works_unseen() const override { return false; }                   // It is told the time.
-  bool multiplies_at_its_rates() const override { return !has_data(); }  // Otherwise at the CPU's pace.
+  bool works_unseen() const override { return false; }  // The simulator must be told the time.
+  bool multiplies_at_its_rates() const override { return !has_data(); }  // With data, at the CPU's speed.
 
   void open(const MachineSpec& spec, Accountant& accountant) override {
     std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
@@ -29,7 +29,7 @@ class SimBackend final : public Backend {
       accelerators.push_back(std::make_shared<sim::Accelerator>(spec.nodes[i].sim));
       nodes.push_back(NodeId{static_cast<uint8_t>(i)});
     }
-    // The key is taken only for a machine that has some.
+    // The device type is taken only for a machine with simulated accelerators.
     if (!accelerators.empty() || count() != 0) install(std::move(accelerators), &accountant, nodes);
   }
 

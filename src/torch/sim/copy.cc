@@ -21,7 +21,7 @@ namespace {
 using at::Tensor;
 using Direction = sim::Accelerator::Direction;
 
-// The bytes of `to` become those of `from` by one copy of memory.
+// Whether one copy of memory makes the bytes of `to` those of `from`.
 bool same_bytes(const Tensor& to, const Tensor& from) {
   return to.scalar_type() == from.scalar_type() && to.is_conj() == from.is_conj() &&
          to.is_neg() == from.is_neg() && to.sizes() == from.sizes() && to.is_non_overlapping_and_dense() &&
@@ -34,7 +34,8 @@ void check_dense(const Tensor& tensor) {
                               tensor.scalar_type());
 }
 
-// Memory made on one stream and used on another stays until the other has passed (I6).
+// Memory that was allocated on one stream and is used on another stays until the other stream has passed
+// (I6).
 void used_on(const Tensor& tensor, sim::QueueIndex queue) {
   device_allocator().recordStream(tensor.storage().data_ptr(),
                                   c10::Stream(c10::Stream::UNSAFE, tensor.device(), queue));
@@ -46,15 +47,15 @@ void may_be_refused(const char* what) {
 
 size_t byte_count(const Tensor& tensor) { return static_cast<size_t>(tensor.numel()) * tensor.itemsize(); }
 
-// The engine's own host memory is page-locked, and only the engine copies it asynchronously without having it
-// from pin_memory().
+// The engine's own host memory is page-locked, and only the engine copies memory asynchronously that does not
+// come from pin_memory().
 sim::HostMemory kind_of(const void* host, bool asynchronous) {
   return asynchronous || is_pinned_address(host) ? sim::HostMemory::pinned : sim::HostMemory::pageable;
 }
 
-// A program's asynchronous copy takes its time on the queue, and its bytes at once: a program that overwrites
-// a batch, or reads a result, before it has waited for the copy goes wrong on a GPU at random, and never
-// here.
+// A program's asynchronous copy takes its time on the queue, but its bytes arrive at once. A program that
+// overwrites a batch, or reads a result, before it has waited for the copy fails on a GPU at random, but
+// never here.
 void finish(sim::Accelerator& device, sim::QueueIndex queue, const void* host, bool asynchronous) {
   if (!asynchronous) return device.synchronize(queue);
   if (is_pinned_address(host)) device.publish(queue);
@@ -100,7 +101,7 @@ void copy_bytes_between(const Tensor& to, const Tensor& from) {
   destination.wait(queue, copied);
 }
 
-// A kernel that converts, broadcasts and strides. Both ends on one accelerator.
+// Copies by a kernel that converts, broadcasts and strides. Both ends are on one accelerator.
 void copy_by_kernel(const Tensor& to, const Tensor& from) {
   KernelCall call(has_data() ? Faces::bytes : Faces::shapes);
   Tensor to_face = call.borrow(to, 0, /*written=*/true);
@@ -142,11 +143,12 @@ void copy_to_host(const Tensor& to, const Tensor& from, bool asynchronous) {
 
 void copy_between(const Tensor& to, const Tensor& from) {
   if (same_bytes(to, from)) {
-    at::assert_no_partial_overlap(to, from);  // which a kernel would check
+    at::assert_no_partial_overlap(to, from);  // A kernel would check this.
     return copy_bytes_between(to, from);
   }
   if (to.device() == from.device()) return copy_by_kernel(to, from);
-  // The bytes cross as they are at the source, as few as there are; the kernel runs at the destination.
+  // The bytes cross in the source's dtype and shape, so that no more than these cross; the kernel runs at the
+  // destination.
   Tensor source = from;
   if (!from.is_contiguous() || from.is_conj() || from.is_neg()) {
     source = dense_like(from, from, from.device());
@@ -154,7 +156,7 @@ void copy_between(const Tensor& to, const Tensor& from) {
   }
   const Tensor staged = dense_like(source, source, to.device());
   copy_bytes_between(staged, source);
-  // The source may go now, but the copy that reads it is on its own device's stream.
+  // The source may be freed now, but the copy that reads it is on its own device's stream.
   used_on(source, current_queue(source.device().index()));
   copy_by_kernel(to, staged);
 }

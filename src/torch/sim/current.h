@@ -13,7 +13,7 @@
 namespace innkeeper::torch_layer::sim_backend {
 
 inline constexpr sim::QueueIndex kComputeQueue = 0;
-// Allocations remember the queues that use them in a word of bits.
+// Allocations keep a bit for each queue that uses them in one word.
 inline constexpr sim::QueueIndex kMaxStreams = 64;
 
 struct Current {

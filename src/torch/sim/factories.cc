@@ -134,7 +134,7 @@ Tensor& set_nothing(Tensor& self) {
   return set_source_storage(self, at::Storage(std::move(storage)), 0, {0}, {});
 }
 
-// The host waits, then reads.
+// Makes the host wait, and reads the number.
 at::Scalar local_scalar_dense(const Tensor& self) {
   KernelCall call(Faces::bytes);
   const Tensor& face = call.borrow(self, 0, false);
@@ -145,7 +145,7 @@ at::Scalar local_scalar_dense(const Tensor& self) {
   return value;
 }
 
-// No copy on write: the memory of a storage has one owner here.
+// There is no copy-on-write: the memory of a storage has one owner here.
 Tensor lazy_clone(const Tensor& self) { return at::clone(self); }
 
 void record_stream(Tensor& self, at::Stream stream) {

@@ -5,7 +5,7 @@
 
 namespace innkeeper::torch_layer::sim_backend {
 
-// `library` implements aten for DispatchKey::HPU.
+// Requires: `library` implements aten for DispatchKey::HPU.
 void register_factories(torch::Library& library);
 
 }  // namespace innkeeper::torch_layer::sim_backend

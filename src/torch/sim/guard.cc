@@ -13,11 +13,11 @@ namespace {
 using c10::DeviceIndex;
 using c10::Stream;
 
-// The pool's high-priority streams are the copy queues; Machine makes the others.
+// The pool's high-priority streams are the copy queues; Machine makes the other streams.
 constexpr uint32_t kFastStreams = 2;
 constexpr sim::QueueIndex kFirstFast = 1;
 
-// What c10::Event keeps as an opaque pointer.
+// Target of the opaque pointer in a c10::Event.
 struct RecordedEvent {
   Event event;
 };
@@ -119,12 +119,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void* event) const override {
     if (event == nullptr || recorded(event).event == nullptr) return;
     check(recorded(event).event->synchronize());
-    may_fail("waiting for an event");  // an error comes when the wait is over
+    may_fail("waiting for an event");  // A GPU reports an error when the wait is over.
   }
   void destroyEvent(void* event, DeviceIndex) const noexcept override {
     delete static_cast<RecordedEvent*>(event);
   }
-  // Milliseconds of virtual time.
+  // Milliseconds of virtual time between two events.
   double elapsedTime(void* first, void* second, DeviceIndex) const override {
     TORCH_CHECK(first != nullptr && second != nullptr, "both events must be recorded");
     return 1e3 * (sim::time_of(recorded(second).event) - sim::time_of(recorded(first).event));

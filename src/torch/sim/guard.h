@@ -8,9 +8,9 @@
 
 namespace innkeeper::torch_layer::sim_backend {
 
-// Registers the guard for DeviceType::HPU. Once for the process.
+// Registers the guard for DeviceType::HPU. Acts once for the process.
 void register_guard();
-// What an event of these devices stands for; null if it was never recorded.
+// The simulator's event behind an event of these devices; null if it was never recorded.
 Event event_of(const c10::Event& event);
 
 }  // namespace innkeeper::torch_layer::sim_backend

@@ -24,9 +24,10 @@ namespace {
 using c10::DeviceIndex;
 using c10::DispatchKey;
 
-// Random numbers come from CPU generators: operators run CPU kernels.
+// Random numbers come from CPU generators, because operators run CPU kernels.
 struct Hooks final : at::HPUHooksInterface {
-  // Whether a user may name the device: the profiler asks, and would look for torch.hpu.
+  // Whether a user may name the device. False, because the profiler asks this and would then look for
+  // torch.hpu.
   bool hasHPU() const override { return false; }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return count() > 0; }
@@ -60,7 +61,7 @@ void register_operators() {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorHandle& op : ops_to_register(DispatchKey::HPU)) {
     if (!op.hasComputedKernelForDispatchKey(DispatchKey::CPU))
-      continue;  // what CPUs cannot do, neither can we
+      continue;  // Without a CPU kernel there is none for the simulator.
     handles.push_back(dispatcher.registerImpl(
         op.operator_name(), DispatchKey::HPU,
         c10::KernelFunction::makeFromBoxedFunctor<BoxedKernel>(std::make_unique<BoxedKernel>(op)),

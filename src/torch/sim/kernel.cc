@@ -16,7 +16,7 @@ namespace {
 
 using Kind = Parameter::Kind;
 
-// What of a CPU tensor's keys chooses the kernel: dense, sparse, quantized, nested.
+// The keys of a CPU tensor that choose the kernel: dense, sparse, quantized, nested.
 constexpr c10::DispatchKeySet kCpuKeys =
     c10::DispatchKeySet(c10::BackendComponent::CPUBit) |
     c10::DispatchKeySet({c10::DispatchKey::Dense, c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
@@ -34,14 +34,14 @@ bool is_mask(const std::optional<at::Tensor>& index) {
          (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
 }
 
-// x[...]: the result's shape depends on data where an index is a mask.
+// Whether the operator is an indexing x[...]: its result's shape depends on data if an index is a mask.
 bool takes_indices(const Signature& signature) {
   return std::any_of(signature.args.begin(), signature.args.end(),
                      [](const Parameter& arg) { return arg.kind == Kind::optional_tensor_list; });
 }
 
-// Without data most operators compute shapes. Those that give the host numbers alone read the bytes, which
-// are zeros; those whose result has a shape that depends on data cannot run.
+// Without data most operators compute shapes. Operators that return only numbers to the host read the bytes,
+// which are zeros. Operators whose result's shape depends on data cannot run.
 Faces faces_for(const Signature& signature) {
   if (has_data()) return Faces::bytes;
   if (signature.shape_from_data && !takes_indices(signature)) refuse_shape_from_data(signature);
@@ -70,7 +70,8 @@ class Arguments {
     if (on_accelerator(tensor)) return call_.borrow(std::move(tensor), i, arg.written);
     if (!tensor.is_cpu()) return tensor;
     keys_ = keys_ | (tensor.key_set() & kCpuKeys);
-    // A number may stand beside any device's tensors; indices and the like must be where the others are.
+    // A number may stand beside any device's tensors; indices and similar operands must be on the device of
+    // the others.
     if (faces_ == Faces::bytes || tensor.dim() == 0) return tensor;
     return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
   }
@@ -111,7 +112,7 @@ class Arguments {
         }
         return;
       case Kind::generator:
-        // Nothing is drawn; some meta kernels refuse one.
+        // Shape kernels draw no numbers, and some meta kernels refuse a generator.
         if (faces_ == Faces::shapes) value = c10::IValue();
         return;
       default: return;
@@ -155,7 +156,8 @@ void run_on_accelerator(const Signature& signature, const WorkRule* rule, c10::S
   KernelCall call(faces);
   Arguments arguments(call, faces, signature, *stack);
   arguments.convert();
-  if (call.index() < 0) return signature.op.redispatchBoxed(arguments.keys(), stack);  // nothing here is ours
+  // No operand is an accelerator's.
+  if (call.index() < 0) return signature.op.redispatchBoxed(arguments.keys(), stack);
   call.begin(signature.host_result);
   signature.op.redispatchBoxed(arguments.keys(), stack);
   call.computed();

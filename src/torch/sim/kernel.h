@@ -1,4 +1,4 @@
-// The boxed kernel that every operator of simulated accelerators goes through.
+// The boxed kernel of all operators of simulated accelerators.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -9,10 +9,10 @@
 namespace innkeeper::torch_layer::sim_backend {
 
 // Runs the operator's CPU kernel on the operands' bytes as one kernel of their accelerator. The arguments are
-// on top of the stack, and are replaced by the results.
+// on top of the stack; the results replace them.
 void run_on_accelerator(const Signature& signature, const WorkRule* rule, c10::Stack* stack);
 
-// One operator's kernel: holds its signature, so that a call looks nothing up.
+// One operator's kernel. It holds the operator's signature, so that a call needs no lookup.
 class BoxedKernel final : public c10::OperatorKernel {
  public:
   explicit BoxedKernel(const c10::OperatorHandle& op)

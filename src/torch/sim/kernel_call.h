@@ -1,17 +1,17 @@
-// One CPU kernel that runs as a kernel of a simulated accelerator: it lends the kernel CPU tensors over the
-// accelerator's bytes ("faces"), charges what the kernel allocates to the accelerator, and turns what the
-// kernel made into hpu tensors.
+// One CPU kernel that runs as a kernel of a simulated accelerator. The call gives the kernel CPU tensors over
+// the accelerator's bytes ("faces"), charges the kernel's allocations to the accelerator, and turns the
+// kernel's results into hpu tensors.
 //
-// Use, in this order: borrow() each operand, begin(), compute with the faces, computed(), give_back() each
-// result, end(). If anything throws in between, the destructor ends the kernel: what it wrote counts, and
-// resized operands keep their new memory.
+// Used in this order: borrow() each operand, begin(), compute with the faces, computed(), give_back() each
+// result, end(). If a step throws, the destructor ends the kernel: its writes count, and resized operands
+// keep their new memory.
 //
 // On accelerators that hold no data (INNKEEPER_SIM: data=off) the faces are meta tensors: the kernel computes
-// shapes, and what it made gets memory of that size. What a kernel would have allocated for itself is not
-// charged.
+// shapes, and its results get memory of their size. Scratch memory that the CPU kernel would have allocated
+// is not charged.
 //
-// Aliasing: operands that share a storage get faces that share one. A face holds on to its hpu storage, so
-// an owner of a face keeps the memory, and is seen in the storage's use count (I12).
+// Aliasing: operands that share a storage get faces that share one. A face owns a reference to its hpu
+// storage, so an owner of a face keeps the memory, and is seen in the storage's use count (I12).
 //
 // Thread safety: none; one object is one call.
 #pragma once
@@ -32,17 +32,17 @@
 namespace innkeeper::torch_layer::sim_backend {
 
 struct Operand {
-  at::Tensor tensor;  // on hpu
-  at::Tensor face;    // the same on the CPU, or on meta
+  at::Tensor tensor;  // The operand on hpu.
+  at::Tensor face;    // The same on the CPU, or on meta.
   uint16_t argument;
   bool written;
 };
 
-// What the calling thread's kernels have cost since it was last taken, for records.
+// Work of the calling thread's kernels since the last record took it.
 trace::Work& work_of_thread();
 void note_kernel(const cost::KernelCost& kernel);
 
-// What the kernel is lent: the accelerator's bytes (which read as zeros where it holds no data), or shapes.
+// Contents of the faces: the accelerator's bytes (which read as zeros if it holds no data), or only shapes.
 enum class Faces : uint8_t { bytes, shapes };
 
 class KernelCall {
@@ -52,23 +52,24 @@ class KernelCall {
   KernelCall(const KernelCall&) = delete;
   KernelCall& operator=(const KernelCall&) = delete;
 
-  // A dense hpu tensor's face. All must be on one accelerator; throws as PyTorch does if they are not.
+  // A dense hpu tensor's face. All operands must be on one accelerator; throws as PyTorch does if they are
+  // not.
   const at::Tensor& borrow(at::Tensor tensor, size_t argument, bool written);
-  // The accelerator of kernels without operands.
+  // Sets the accelerator of a kernel without operands.
   void place(c10::DeviceIndex index) { index_ = index; }
-  c10::DeviceIndex index() const { return index_; }  // -1: nothing borrowed yet
+  c10::DeviceIndex index() const { return index_; }  // -1: nothing is borrowed yet.
   std::span<const Operand> operands() const { return {operands_.data(), operands_.size()}; }
 
-  // The kernel starts on the current stream. `host_result`: the host waits for what is computed.
+  // Starts the kernel on the current stream. `host_result`: the host waits for the result.
   void begin(bool host_result);
-  // The kernel has returned: what is allocated from here on is no longer its own. Operands that it gave
-  // another shape take it over.
+  // Called when the kernel has returned: later allocations are not its own. Operands take over another shape
+  // that the kernel gave them.
   void computed();
   // The hpu tensor for a tensor that the kernel returned: the operand itself, a view of an operand's storage,
-  // or a new tensor that takes over the memory. Undefined tensors stay so.
+  // or a new tensor that takes over the memory. Undefined tensors are returned unchanged.
   at::Tensor give_back(at::Tensor face);
-  // Ends the kernel, which does this work; of bytes count those that it touched. No face may be in use any
-  // more.
+  // Ends the kernel, with `kernel` as its work; its bytes are those that it touched. Requires: no face is in
+  // use any more.
   void end(cost::KernelCost kernel, std::string_view op) noexcept;
 
  private:
@@ -102,7 +103,7 @@ class KernelCall {
   c10::SmallVector<Lent, 6> lent_;
   c10::SmallVector<Adopted, 2> adopted_;
   c10::SmallVector<sim::WrittenRange, 4> written_;
-  // Positions in lent_ by hpu storage and by face storage: filled only when there are many.
+  // Positions in lent_ by hpu storage and by face storage: filled only if there are many.
   ska::flat_hash_map<const void*, size_t> by_storage_;
   std::optional<ArmedCpu> armed_;
   std::optional<c10::impl::ExcludeDispatchKeyGuard> below_;

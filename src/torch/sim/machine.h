@@ -1,6 +1,6 @@
-// The installed accelerators: the one place that the guard, the allocator and the kernels look them up in.
+// The installed accelerators, for the guard, the allocator and the kernels.
 //
-// Thread safety: entries change in install() only, which runs beside nothing else.
+// Thread safety: entries change only in install(), which must not run concurrently with any other use.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -14,7 +14,7 @@
 
 namespace innkeeper::torch_layer::sim_backend {
 
-// Counts of one accelerator's allocator, for c10's statistics.
+// Counters of one accelerator's allocator, for c10's statistics.
 class AllocatorStats {
  public:
   void allocated(Bytes size) IK_EXCLUDES(mutex_);
@@ -40,7 +40,7 @@ class Machine {
     Accountant* accountant = nullptr;
     NodeId node = kNoNode;
     AllocatorStats stats;
-    sim::QueueIndex first_stream = 0;  // of kPlainStreams, for getStreamFromGlobalPool
+    sim::QueueIndex first_stream = 0;  // First of kPlainStreams queues for getStreamFromGlobalPool.
     std::atomic<uint32_t> next_fast_stream{0};
     std::atomic<uint32_t> next_stream{0};
   };
@@ -49,7 +49,7 @@ class Machine {
   c10::DeviceIndex count() const noexcept { return count_.load(std::memory_order_acquire); }
   Entry& entry(c10::DeviceIndex index);  // Throws if there is none.
   AllocatorStats& stats(c10::DeviceIndex index) { return entries_[static_cast<size_t>(index)].stats; }
-  // The accelerator that the address belongs to. Throws if none.
+  // The accelerator whose memory contains the address. Throws if there is none.
   c10::DeviceIndex index_of(const void* data) const;
   void replace(std::vector<std::shared_ptr<sim::Accelerator>> accelerators, Accountant* accountant,
                std::span<const NodeId> nodes);

@@ -1,4 +1,4 @@
-// KernelCall's way in: faces of operands.
+// The first half of KernelCall: faces of operands.
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DispatchKeySet.h>
 
@@ -11,11 +11,12 @@
 namespace innkeeper::torch_layer::sim_backend {
 namespace {
 
-// Above this many storages a search through all of them costs more than a table (foreach optimizers have
+// Above this number of storages, a linear search costs more than a hash table (foreach optimizers have
 // hundreds).
 constexpr size_t kLinearSearch = 12;
 
-// Nothing inside a kernel is recorded by autograd or cast by autocast.
+// Dispatch keys that are excluded while a kernel runs: neither autograd records a kernel's calls nor autocast
+// casts their arguments.
 constexpr c10::DispatchKeySet kAboveKernels =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
@@ -73,7 +74,8 @@ const at::Tensor& KernelCall::borrow(at::Tensor tensor, size_t argument, bool wr
               "Expected all tensors to be on the same device, but found at least two devices, hpu:",
               static_cast<int>(index_), " and hpu:", static_cast<int>(index), "!");
   bytes_ += static_cast<double>(impl->numel()) * static_cast<double>(impl->itemsize());
-  // One tensor in two places is one face: kernels go by identity where an output is also an input.
+  // One tensor at two positions gets one face: kernels compare identities to see whether an output is also an
+  // input.
   for (size_t i = 0; i < operands_.size() && operands_.size() <= kLinearSearch; ++i) {
     if (!operands_[i].tensor.is_same(tensor)) continue;
     at::Tensor face = operands_[i].face;

@@ -1,4 +1,4 @@
-// KernelCall's way out: results, resized operands, and the ranges that were written.
+// The second half of KernelCall: results, resized operands, and the ranges that the kernel wrote.
 #include <ATen/EmptyTensor.h>
 
 #include "torch/memory/composed.h"
@@ -29,8 +29,8 @@ void release_face(void* context) {
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
 }
 
-// The memory of a storage that a kernel made. It has no other owner: it is taken out. Else it is shared, and
-// stays as long as either needs it.
+// The memory of a storage that a kernel made. If it has no other owner, it is moved out. Otherwise it is
+// shared, and stays as long as either owner needs it.
 c10::DataPtr take_memory(const c10::intrusive_ptr<c10::StorageImpl>& face, c10::Device device) {
   c10::DataPtr& memory = face->_mutable_data_ptr_no_checks();
   if (face.use_count() == 1) {
@@ -63,8 +63,8 @@ c10::StorageImpl* KernelCall::storage_of_face(const c10::StorageImpl* face) cons
   return nullptr;
 }
 
-// Outputs that share a storage (unsafe_split's) get one between them. Its memory moves when the kernel ends;
-// a shape has none, so that is taken here.
+// Outputs that share a storage (unsafe_split's) get one storage together. Its memory moves when the kernel
+// ends. A shape has no memory, so its memory is allocated here.
 c10::intrusive_ptr<c10::StorageImpl> KernelCall::adopt(const c10::intrusive_ptr<c10::StorageImpl>& face) {
   for (const Adopted& adopted : adopted_) {
     if (adopted.face == face) return adopted.storage;
@@ -78,7 +78,7 @@ c10::intrusive_ptr<c10::StorageImpl> KernelCall::adopt(const c10::intrusive_ptr<
   return storage;
 }
 
-// Each of its parts is a result like any other.
+// A composed tensor: each of its parts becomes a result of its own.
 at::Tensor KernelCall::give_back_composed(const at::Tensor& face) {
   TORCH_CHECK_NOT_IMPLEMENTED(faces_ == Faces::bytes, "the shapes of an operator's result (", face.layout(),
                               ") depend on data, which INNKEEPER_SIM has off");
@@ -111,7 +111,8 @@ at::Tensor KernelCall::give_back(at::Tensor face) {
     copy_geometry(view.get(), impl);
     return at::Tensor(std::move(view));
   }
-  if (const Operand* operand = operand_with_face(impl)) return operand->tensor;  // its storage was replaced
+  // The kernel replaced its storage.
+  if (const Operand* operand = operand_with_face(impl)) return operand->tensor;
   auto result = c10::make_intrusive<c10::TensorImpl>(
       c10::Storage(adopt(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(face_storage))), kDense,
       impl->dtype());
@@ -120,7 +121,7 @@ at::Tensor KernelCall::give_back(at::Tensor face) {
   return at::Tensor(std::move(result));
 }
 
-// An out= operand may have been given another shape, or another storage.
+// The kernel may have given an out= operand another shape, or another storage.
 void KernelCall::settle_geometry(Operand& operand) {
   at::TensorImpl* tensor = operand.tensor.unsafeGetTensorImpl();
   const at::TensorImpl* face = operand.face.unsafeGetTensorImpl();
@@ -132,8 +133,8 @@ void KernelCall::settle_geometry(Operand& operand) {
   if (!same_geometry(tensor, face)) copy_geometry(tensor, face);
 }
 
-// Memory that a kernel put in place of an operand's, and memory of new results, changes hands. The faces of
-// operands are gone by now: a storage of theirs that is still shared has escaped (I12).
+// Moves memory that a kernel put in place of an operand's, and memory of new results. The faces of operands
+// are gone by now, so a face's storage that is still shared has escaped (I12).
 void KernelCall::settle_storages() {
   const c10::Device device(c10::kHPU, index_);
   for (Lent& lent : lent_) {
@@ -145,14 +146,15 @@ void KernelCall::settle_storages() {
     adopted.storage->set_nbytes(adopted.face->nbytes());
     void* data = adopted.face->_mutable_data_ptr_no_checks().get();
     adopted.storage->set_data_ptr_noswap(take_memory(adopted.face, device));
-    // Memory from elsewhere (a worker thread's, a file's) is not the accelerator's to hide.
+    // Memory from elsewhere (a worker thread's, a file's) is not the accelerator's, so it must not be
+    // poisoned.
     const bool ours =
         allocation_of(adopted.storage->data_ptr()) != nullptr || accelerator(index_).contains(data);
     if (ours) written_.push_back({data, adopted.storage->nbytes()});
   }
 }
 
-// The shapes' own: operands whose storage a kernel resized.
+// Faces without bytes: resizes operands whose storage the kernel resized.
 void KernelCall::settle_sizes() {
   for (const Lent& lent : lent_) {
     if (lent.face->nbytes() != lent.storage->nbytes()) resize_storage(*lent.storage, lent.face->nbytes());

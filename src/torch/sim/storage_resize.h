@@ -5,7 +5,7 @@
 
 namespace innkeeper::torch_layer::sim_backend {
 
-// Gives the storage `size` bytes of new memory; what both sizes have is copied on the current stream.
+// Gives the storage `size` bytes of new memory; copies the bytes that both sizes have on the current stream.
 void resize_storage(c10::StorageImpl& storage, size_t size);
 
 }  // namespace innkeeper::torch_layer::sim_backend

@@ -1,9 +1,9 @@
-// The kinds of accelerators that this build has.
+// The kinds of accelerators of this build.
 #pragma once
 
 namespace innkeeper::torch_layer {
 
-// When the library is loaded. Once more does nothing.
+// Called when the library is loaded. Further calls do nothing.
 void add_backends();
 
 }  // namespace innkeeper::torch_layer

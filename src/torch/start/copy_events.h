@@ -1,7 +1,7 @@
-// The engine's copies in PyTorch's profiler: events "innkeeper::fetch host to sim:0",
-// "innkeeper::write_back sim:0 to host", "innkeeper::between sim:0 to sim:1" under the operators that asked
-// for them, each for as long as a thread is busy with putting a copy on its queue. Their input
-// (record_shapes) is the number of bytes. On a real card the copy itself stands on the card's rows.
+// The engine's copies in PyTorch's profiler: events "innkeeper::fetch host to sim:0", "innkeeper::write_back
+// sim:0 to host", "innkeeper::between sim:0 to sim:1". An event stands under the operator that caused the
+// copy, and lasts while a thread puts the copy on its queue. Its input (record_shapes) is the number of
+// bytes. On a real GPU, the copy itself stands in the GPU's rows.
 #pragma once
 
 #include <functional>

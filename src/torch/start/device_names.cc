@@ -19,11 +19,11 @@ namespace {
 // Mangled: c10::Device::Device(const std::string&), and c10::DeviceTypeName(c10::DeviceType, bool).
 constexpr const char* kReads = "_ZN3c106DeviceC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
 constexpr const char* kWrites = "_ZN3c1014DeviceTypeNameB5cxx11ENS_10DeviceTypeEb";
-// Mangled: torch::processErrorMsg(std::string), which every error's text passes on its way to Python.
+// Mangled: torch::processErrorMsg(std::string), through which every error's text passes on its way to Python.
 constexpr const char* kErrorText =
     "_ZN5torch15processErrorMsgENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
 
-// Reading and writing, with the ABI of a constructor and of a function.
+// Types of the reading and the writing function, with the ABI of a constructor and of a function.
 using Read = void (*)(c10::Device*, const std::string&);
 using Write = std::string (*)(c10::DeviceType, bool);
 using ErrorText = std::string (*)(std::string);
@@ -42,16 +42,17 @@ std::string write_name(c10::DeviceType type, bool lower_case) {
 
 bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// One word of an error's text, given what stands around it. PyTorch makes such words of the back end's
-// dispatch keys and of its registered name, which stay as they are.
+// Renames one word of an error's text by the text around it. PyTorch forms such words from the backend's
+// dispatch keys and from its registered name, which do not change.
 std::string error_word(std::string_view before, std::string_view word, std::string_view after) {
   std::string renamed(word);
   if (word == "managed" && before.ends_with("torch.") && after.starts_with('.')) return "cuda";
-  if (before.ends_with(", ")) return renamed;  // an element of a list of all back ends, which has CUDA too
+  // An element of a list of all backends, which contains CUDA too.
+  if (before.ends_with(", ")) return renamed;
   for (const std::string_view key : {"PrivateUse1", "PrivateUseOne"}) {
     if (const size_t at = word.find(key); at != word.npos) return renamed.replace(at, key.size(), "CUDA");
   }
-  constexpr std::string_view kName = "managed";  // managedFloatType, QuantizedmanagedQInt8Type
+  constexpr std::string_view kName = "managed";  // Matches managedFloatType, QuantizedmanagedQInt8Type.
   const size_t at = word.ends_with("Type") ? word.find(kName) : word.npos;
   if (at != word.npos && std::isupper(static_cast<unsigned char>(word[at + kName.size()])) != 0)
     renamed.replace(at, kName.size(), "CUDA");
@@ -77,7 +78,7 @@ Function original(const char* name, const char* soname = "libc10.so") {
   return library == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// Returns the number of calls' slots that were replaced.
+// Returns the number of replaced slots.
 size_t replace(const LoadedLibrary& library, const char* name, void* function) {
   size_t replaced = 0;
   for (void** slot : library.slots_of(name)) replaced += library.set(slot, function) ? 1 : 0;
@@ -105,7 +106,7 @@ void call_devices_cuda() {
       all,
       "this build of PyTorch does not let the managed device be called cuda: its libraries do not import ",
       kReads, " and ", kWrites);
-  for (const char* soname : {"libtorch_cuda.so", "libc10_cuda.so"}) {  // error messages
+  for (const char* soname : {"libtorch_cuda.so", "libc10_cuda.so"}) {  // For error messages.
     const LoadedLibrary library(soname);
     replace(library, kWrites, reinterpret_cast<void*>(&write_name));
   }

@@ -1,12 +1,12 @@
-// Device guard, streams and events of the managed devices. Streams are names only.
+// Device guard, streams and events of the managed devices. Streams are only names.
 //
-// Whatever stream a program chooses, the engine puts its operators on a node's one compute queue in program
-// order and orders copies after them. So recording and waiting between streams need no work; only the host
-// can be ahead, and everything that makes the host wait waits for the engine's queues.
+// The engine puts the program's operators on a node's one compute queue in program order, whatever stream the
+// program chooses, and orders copies after them. So record and wait between streams do nothing. Only the host
+// can be ahead, and each call that makes the host wait waits for the engine's queues.
 //
-// An event made with enable_timing=True waits for the work before it when it is recorded, and then looks at
-// the clock: elapsed_time is what the work between two events took, not what launching it took. Where the
-// device's nodes are simulated GPUs that is their own clock.
+// An event made with enable_timing=True waits for the earlier work when it is recorded, and then reads the
+// clock. So elapsed_time is the time of the work between two events, not the time to launch it. If the
+// device's nodes are simulated GPUs, the clock is their own.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <algorithm>
@@ -32,11 +32,11 @@ using c10::Stream;
 thread_local std::array<c10::StreamId, kMaxNodes> current_stream_ids{};
 std::atomic<c10::StreamId> last_stream_id{0};
 
-// What c10::Event keeps as an opaque pointer.
+// Target of the opaque pointer in a c10::Event.
 struct RecordedEvent {
   bool timed = false;
-  double seconds = 0;     // by the clock of its device
-  DeviceIndex index = 0;  // of the device that recorded it
+  double seconds = 0;     // Time on the clock of its device.
+  DeviceIndex index = 0;  // Index of the device that recorded it.
 };
 
 Stream stream_of(c10::Device device, c10::StreamId id) {
@@ -57,7 +57,8 @@ void wait_for_engine() {
   if (Runtime* started = runtime_if_started()) throw_if_error(started->engine().synchronize(), "synchronize");
 }
 
-// Of the simulated GPU that the device prefers, of all with one device, else of the wall.
+// Seconds on the clock of the simulated GPU that the device prefers, or of the latest one with one device.
+// Without simulated GPUs, on the steady clock.
 double seconds_now(DeviceIndex index) {
   if (Runtime* started = runtime_if_started()) {
     Engine& engine = started->engine();
@@ -136,7 +137,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return 1e3 * (end.seconds - begin.seconds);
   }
 
-  // Every dtype: what a node cannot do, the next kind does (the host last).
+  // All dtypes: if a node cannot compute one, another kind of node does (the host last).
   c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 };
 

@@ -17,11 +17,11 @@ namespace innkeeper::torch_layer {
 namespace {
 
 std::array<std::atomic<int>, kMaxNodes> homes{};
-// Bytes that the experiments at home there said they need.
+// Bytes of memory that the experiments at each node have declared.
 std::array<std::atomic<int64_t>, kMaxNodes> promised{};
-std::atomic<uint64_t> machine{1};  // counts configure() calls: a home of an earlier machine is none
+std::atomic<uint64_t> machine{1};  // Number of configure() calls, from 1; outdates earlier Homes.
 
-// A place in the count of homes, given back when dropped.
+// A share in the count of homes, returned by the destructor.
 class Home {
  public:
   Home() = default;
@@ -44,7 +44,7 @@ class Home {
   Home& operator=(const Home&) = delete;
   bool valid() const { return node_ != kNoNode && machine_ == machine.load(std::memory_order_relaxed); }
   NodeId node() const { return node_; }
-  // For threads that act for this one; 0 is none.
+  // The value for threads that act for this one; 0 is none.
   uint64_t packed() const { return node_ == kNoNode ? 0 : machine_ << 8 | index_of(node_); }
   static NodeId unpack(uint64_t packed) {
     return packed >> 8 == machine.load(std::memory_order_relaxed) ? NodeId{static_cast<uint8_t>(packed)}
@@ -62,7 +62,7 @@ class Home {
   uint64_t machine_ = 0;
 };
 
-// What an experiment puts aside while it runs.
+// The thread's state outside of an experiment, kept while it runs.
 struct Outer {
   int64_t token;
   c10::DeviceIndex device_index;
@@ -76,7 +76,7 @@ std::atomic<int64_t> next_token{1};
 
 NodeId least_loaded(Bytes needed) {
   Engine& engine = runtime().engine();
-  // Processes of one machine, each at home at a node of its own.
+  // Processes of one machine prefer one node each.
   const std::vector<NodeId>& computing = engine.computing_nodes();
   if (local_rank() >= 0 && needed == Bytes(0))
     return computing[static_cast<size_t>(local_rank()) % computing.size()];
@@ -136,7 +136,7 @@ void forget_homes() {
 std::string home() { return runtime().engine().device(home_node()).name(); }
 
 std::string set_home(const std::string& node) {
-  if (is_forked_child()) return {};  // where a context ends that its parent entered
+  if (is_forked_child()) return {};  // The parent entered the context that ends here.
   const NodeId wanted = node.empty() ? kNoNode : node_named(node, "on");
   if (wanted != kNoNode) {
     const auto& computing = runtime().engine().computing_nodes();

@@ -14,7 +14,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// The runtime starts at the first tensor, so nothing here starts it.
+// The runtime starts at the first tensor, so no hook starts it.
 class Hooks final : public at::PrivateUse1HooksInterface {
  public:
   void init() const override {}
@@ -65,7 +65,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 void register_hooks() {
   static Hooks& hooks = *new Hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
-  // Until then PyTorch takes nothing for pinned, by any allocator: with CUDA it allocates past these hooks.
+  // Before this call, PyTorch considers no memory of any allocator as pinned, because with CUDA it allocates
+  // without these hooks.
   at::globalContext().lazyInitDevice(kManagedType);
   register_host_allocator();
 }

@@ -21,7 +21,7 @@ namespace innkeeper {
 namespace torch_layer {
 namespace {
 
-// One that has renamed itself is refused by name, in Python (_register.py).
+// Python refuses a backend that has renamed itself by its name (_register.py).
 void check_that_the_slot_is_free() {
   if (at::isPrivateUse1HooksRegistered() || c10::impl::hasDeviceGuardImpl(kManagedType))
     throw std::runtime_error(
@@ -48,8 +48,8 @@ void load() {
 
 namespace {
 
-// A program that links the library has the device before main(). Where that fails (another backend has the
-// key) a program may do without: who asks for the device is told.
+// A program that links the library has the device before main(). If that fails (another backend has the key),
+// the program may not need the device; a call of device() throws the error.
 [[maybe_unused]] const bool loaded = [] {
   try {
     load();

@@ -1,4 +1,4 @@
-// The rates of this machine's GPUs: measured by the first program that moves anything, and kept for later
+// The rates of this machine's GPUs: measured by the first program that moves any tensor, and stored for later
 // ones.
 #include <chrono>
 #include <string>
@@ -20,7 +20,7 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// A part of the budget: what leaves for the probe comes back soon.
+// The probe uses 1/kRoomShare of the budget, so that the evicted blocks soon come back.
 constexpr int64_t kRoomShare = 8;
 
 std::string said(const cost::Measured& rates) {
@@ -36,7 +36,8 @@ std::string said(const cost::Measured& rates) {
   return text.empty() ? "nothing: there is too little room or time" : text;
 }
 
-// CUDA tells a program in a MIG instance the UUID of the GPU; the instance's is the driver's.
+// CUDA tells a program in a MIG instance the UUID of the GPU; this returns the instance's UUID, from the
+// driver.
 std::string uuid_of(c10::DeviceIndex index, const telemetry::Snapshot& cards, std::string by_cuda) {
   const auto ordinals = telemetry::cuda_view(cards);
   const auto at = static_cast<size_t>(index);
@@ -84,7 +85,7 @@ std::optional<cost::Measured> measured_before(const NodeBackend& backend) {
   const std::optional<cost::KeptRates> today = rates_of_today(backend);
   if (!today) return std::nullopt;
   const std::optional<cost::KeptRates> kept = cost::kept_rates(cost::kept_rates_folder(), today->uuid);
-  // That program may have multiplied no matrices.
+  // The earlier program may have multiplied no matrices.
   const bool holds = kept && kept->holds_for(*today) && kept->measured.flops > 0;
   return holds ? std::optional(kept->measured) : std::nullopt;
 }
@@ -125,7 +126,7 @@ std::vector<std::pair<std::string, std::string>> Runtime::measure_all() {
     if (backend.kernel_clock == nullptr) continue;
     (void)probe_of(
         node,
-        backend.accelerator->multiplies_at_its_rates());  // The first time loads the kernels' libraries.
+        backend.accelerator->multiplies_at_its_rates());  // The first run loads the kernels' libraries.
     const cost::Measured found = probe_of(node, backend.accelerator->multiplies_at_its_rates());
     if (found.any()) keep(backend, found);
     all.emplace_back(engine_->device(node).name(), found.any() ? said(found) : "");

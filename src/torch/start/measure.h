@@ -1,4 +1,5 @@
-// What was measured of this machine's GPUs (Runtime::measure does it), and the setting that forbids it.
+// The measured rates of this machine's GPUs (Runtime::measure measures them), and the setting that forbids
+// measuring.
 //
 // Thread safety: all functions.
 #pragma once
@@ -16,19 +17,19 @@ namespace innkeeper::torch_layer {
 
 struct NodeBackend;
 
-// Throws where INNKEEPER_PROBE says neither on nor off.
+// Throws if INNKEEPER_PROBE says neither on nor off.
 void check_probe_setting();
 
-// The speed with what was measured of it.
+// The speed `expected` with the measured rates in place.
 plan::Speed measured_speed(plan::Speed expected, const cost::Measured& rates);
 
-// By an earlier program of this user on this accelerator, with this driver and PyTorch, its matrix products
-// included. None where the accelerator's rates are not kept.
+// Rates that an earlier program of this user measured on this accelerator, with this driver and PyTorch,
+// matrix products included. None if the accelerator's rates are not stored.
 std::optional<cost::Measured> measured_before(const NodeBackend& backend);
 
-// Measures each GPU that is a node and does not report its times, matrix products included, whether or not it
-// was measured before, and keeps what CUDA devices have for later programs. Returns nodes and rates as text,
-// empty where nothing was found.
+// Measures each GPU that is a node and does not report its times, matrix products included, even if it was
+// measured before. Stores the rates of CUDA devices for later programs. Returns nodes and rates as text; a
+// rate's text is empty if nothing was measured.
 IK_EXPORT std::vector<std::pair<std::string, std::string>> measure_gpus();
 
 }  // namespace innkeeper::torch_layer

@@ -24,18 +24,19 @@ namespace {
 using cost::Precision;
 using Clock = std::chrono::steady_clock;
 
-// Nothing is begun after this part of the 100 ms.
+// Part of the 100 ms after which no measurement starts.
 constexpr auto kLastStart = std::chrono::milliseconds(60);
-// Each measurement is repeated, and the best counts: others may work on the device or its link meanwhile.
+// Repetitions of each measurement; the best one counts, because other processes may use the device or its
+// link meanwhile.
 constexpr int kRounds = 3;
-// A shorter one would tell the time of a launch or of a copy's start.
+// Shorter work would measure a launch or the start of a copy.
 constexpr double kLeastSeconds = 60e-6;
 constexpr double kMostSeconds = 3e-3;
 constexpr int64_t kMostBytes = 512 << 20;
 constexpr int64_t kMostCopied = 64 << 20;
-constexpr int64_t kLargest = 8192, kSmallest = 512;  // matrices, rows
+constexpr int64_t kLargest = 8192, kSmallest = 512;  // Rows of the square matrices.
 
-// Halves where the GPU multiplies them faster than float32.
+// The fastest precision: a 16-bit one if the GPU multiplies in it at least as fast as in float32.
 Precision fastest(const cost::GpuModel& gpu) {
   Precision best = Precision::fp32;
   for (const Precision each : {Precision::fp16, Precision::bf16})
@@ -48,7 +49,7 @@ at::ScalarType type_of(Precision precision) {
   return precision == Precision::fp16 ? at::kHalf : at::kFloat;
 }
 
-// Memory must not go while a copy that was begun may touch it.
+// Waits for the device at its end: memory must not be freed while a started copy may touch it.
 class AllOver {
  public:
   explicit AllOver(c10::Device device) : device_(device) {}
@@ -85,9 +86,9 @@ class Prober {
 
   c10::Stream compute() const { return guard_.getDefaultStream(setup_.device); }
 
-  // Seconds that the work takes on a stream, the least of some rounds; 0 where none could be told. It is done
-  // twice each time: while the device is busy with the first, the host launches the second, and its time is
-  // no part of what is measured. `beside` is launched before both.
+  // Seconds that `work` takes on a stream, the least of kRounds rounds; 0 if no round gave a time. Each round
+  // does the work twice. While the device is busy with the first, the host launches the second, so that the
+  // launch is not part of the measured time. `beside` is launched before both.
   template <class Work, class Beside>
   double least(const c10::Stream& stream, const Work& work, const Beside& beside) const {
     double found = 0;
@@ -118,7 +119,7 @@ class Prober {
            (3 * rows * rows * item > setup_.room.count() || flops(rows) / rate > kMostSeconds))
       rows /= 2;
     if (rows < kSmallest || flops(rows) / rate < kLeastSeconds) return;
-    // Numbers between 0 and 1 that differ: a product of zeros takes less power, so that clocks are higher.
+    // Different numbers between 0 and 1: a product of zeros takes less power, so that clocks are higher.
     const at::Tensor factor = make({rows, rows}, type);
     factor.copy_(at::arange(rows, factor.options()).mul_(1 / static_cast<double>(rows)));
     at::Tensor result = make({rows, rows}, type);
@@ -130,13 +131,13 @@ class Prober {
     measured_.flops = flops(rows) / took;
   }
 
-  // What a kernel that touches so many bytes takes by the model.
+  // Seconds that the model predicts for a kernel that touches this number of bytes.
   double expected(int64_t touched) const { return static_cast<double>(touched) / setup_.gpu.bytes(); }
 
   void memory() {
     const int64_t size = std::min(kMostBytes, setup_.room.count());
     if (late() || size < 2 * setup_.cache.count() || expected(size) < kLeastSeconds) return;
-    // Not in place: what a kernel reads and writes is counted once for each tensor.
+    // Not in place, so that reads and writes count once for each tensor.
     const at::Tensor from = make({size / 8}, at::kFloat).zero_();
     at::Tensor to = make({size / 8}, at::kFloat);
     const double took = least(
@@ -159,7 +160,7 @@ class Prober {
     measured_.out = rate_beside(busy, there, here);
   }
 
-  // Bytes per second of a copy while kernels run for about as long as two are expected to take.
+  // Bytes per second of a copy while kernels run for about the expected time of two copies.
   double rate_beside(at::Tensor& busy, const at::Tensor& to, const at::Tensor& from) const {
     if (late()) return 0;
     const auto size = static_cast<double>(to.nbytes());

@@ -1,5 +1,6 @@
-// The device's kernels with the dispatcher: its own, then the boxed function for every other operator that
-// computes, one by one, and for whatever libraries bring later as the backend's fallback.
+// Registers the device's kernels with the dispatcher: first its own, then the boxed function for every other
+// operator that computes, one by one, and as the backend's fallback for operators that libraries define
+// later.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
@@ -61,8 +62,8 @@ void register_operators() {
   register_for_libraries(kManagedKey,
                          c10::KernelFunction::makeFromBoxedFunction<&boxed_fallback<&run_managed>>(),
                          "innkeeper: managed device");
-  // A copy resolves these bits itself; above it their fallbacks would ask for a copy to resolve them, without
-  // end.
+  // A copy resolves these bits itself. The bits' fallbacks above it would copy the tensor to resolve them,
+  // and so recurse without end.
   for (const c10::DispatchKey key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
     torch::Library& m = kernels_for("aten", key);
     m.impl("_copy_from", torch::CppFunction::makeFallthrough());

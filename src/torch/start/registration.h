@@ -3,7 +3,7 @@
 
 namespace innkeeper::torch_layer {
 
-// Once, when the library is loaded.
+// Called once, when the library is loaded.
 void register_operators();
 
 }  // namespace innkeeper::torch_layer

@@ -40,12 +40,14 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// Locking pages for a card costs about as much as copying them: with cards more of them is kept.
+// Page-locking memory for a GPU costs about as much as copying it, so with GPUs 1/kKeptHostShare of the
+// budget is kept.
 constexpr int64_t kKeptHostShare = 16;
-// Steps that take longer than this are long enough to lock it again.
+// Time for which unused memory stays locked. A training step that takes longer can afford to lock it again.
 constexpr std::chrono::seconds kLinger{20};
 
-// The simulated accelerators are installed before the engine exists, because its devices need their streams.
+// Passes charges to the engine once it exists. The simulated accelerators are installed earlier, because the
+// engine's devices need their streams.
 class LateAccountant final : public Accountant {
  public:
   void set(Accountant* accountant) { accountant_.store(accountant, std::memory_order_release); }
@@ -85,7 +87,7 @@ SwitchSetting& recompute_setting() {
   return it;
 }
 
-// What innkeeper top shows of this process.
+// Rows of this process for `innkeeper top`.
 std::vector<board::NodeRow> rows(const Engine& engine) {
   std::vector<board::NodeRow> all;
   for (size_t i = 0; i < engine.node_count(); ++i) {
@@ -121,7 +123,7 @@ void stop_charging() {
   for (Backend* const backend : backends()) backend->stop_charging();
 }
 
-// From here on accelerators charge what they allocate; the runtime must have its engine.
+// Makes accelerators charge their allocations from here on. Requires: the runtime has its engine.
 void start_charging(const Engine& engine, const std::vector<NodeBackend>& all) {
   try {
     for (Backend* const backend : backends()) {
@@ -129,14 +131,14 @@ void start_charging(const Engine& engine, const std::vector<NodeBackend>& all) {
       if (nodes.empty()) backend->stop_charging();
       if (!nodes.empty()) backend->start_charging(&late_accountant(), &relieve, nodes, !growth());
     }
-  } catch (...) {  // One failed, or has less than is to be taken: nothing may be charged to what ends here.
+  } catch (...) {  // One failed, or lacks memory: nothing may be charged to the engine that ends here.
     late_accountant().set(nullptr);
     stop_charging();
     throw;
   }
 }
 
-// Completes the nodes of each kind. parse_nodes() has refused those of kinds that this build lacks.
+// Completes the nodes of each kind. parse_nodes() has refused nodes of kinds that this build lacks.
 void resolve_accelerators(MachineSpec& spec) {
   for (Backend* const backend : backends())
     if (Status resolved = backend->resolve(spec); !resolved.ok()) throw_status(resolved, "INNKEEPER_NODES");
@@ -153,7 +155,7 @@ NodeBackend backend_for(Backend& accelerator, const NodeSpec& spec, const Accele
           .kernel_clock = made.kernel_clock};
 }
 
-// Of the host, which locks it for the accelerators that want that.
+// Options of the host's slabs, which are locked for the accelerators that require it.
 Slabs::Options slabs_for(Bytes budget, bool has_data, const std::vector<NodeSpec>& nodes) {
   Slabs::Options slabs{.blank = !has_data};
   slabs.slab = std::min(slabs.slab, budget);
@@ -171,7 +173,7 @@ Slabs::Options slabs_for(Bytes budget, bool has_data, const std::vector<NodeSpec
   return slabs;
 }
 
-// By one process of a run, and by the first of a process group.
+// Warns about misspelt settings, in one process of a run and in the first of a process group.
 void name_wrong_settings() {
   std::vector<std::string> lines = misspelt_settings(environ);
   if (std::string level = wrong_log_level(); !level.empty()) lines.push_back(std::move(level));
@@ -179,7 +181,8 @@ void name_wrong_settings() {
   for (const std::string& line : lines) log(LogLevel::warn, line);
 }
 
-// Who runs a program made for CUDA on a machine without a GPU would take the CPU's time for a GPU's.
+// Warns about a program made for CUDA on a machine without a GPU: its user could take the CPU's time for a
+// GPU's.
 void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
   if (!are_devices_called_cuda() || !(text.empty() || text.find("auto") < text.find_first_of(",:"))) return;
   Bytes host;
@@ -194,7 +197,8 @@ void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
 
 }  // namespace
 
-// All of a new machine that may be refused for what the user wrote, made before the old one goes.
+// The parts of a new machine that may be refused because of the user's settings. They are made before the old
+// machine is destroyed.
 struct Runtime::Prepared {
   MachineSpec spec;
   bool stress_evict = false;
@@ -229,7 +233,8 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
   for (const NodeSpec& node : prepared.spec.nodes) {
     if (node.make == NodeMake::disk) {
       Result<std::unique_ptr<DiskDevice>> disk = DiskDevice::open(node.path, node.budget.value_or(Bytes(0)));
-      // That a folder takes no file (/proc, a network that is gone) shows only here: it is the wrong folder.
+      // Only this call shows that a directory takes no files (/proc, a lost network): the setting names a
+      // wrong directory.
       if (disk.status().code() == Code::io_error)
         throw_status(
             Status(Code::invalid_argument,
@@ -300,7 +305,8 @@ Runtime::Runtime(Prepared prepared)
   engine_->mover().thread().start();
   settle_vector_math();
   publisher_ = std::make_unique<board::Publisher>([this] { return rows(*engine_); });
-  // Not while a graph is captured: to unlock memory would end that, as any call of a thread of ours.
+  // Not while a graph is captured: unlocking memory would end the capture, as any call of another thread
+  // would.
   const auto tidy = [locked_host] {
     if (!is_any_captured()) locked_host->tidy();
   };
@@ -315,7 +321,7 @@ NodeId Runtime::node_of(c10::Device device) const {
   return kNoNode;
 }
 
-// The runtime outlives the program's static objects; its file should not outlive the program.
+// The runtime outlives the program's static objects; its file must not outlive the program.
 static void stop_background_at_exit() {
   static const int registered = std::atexit([] {
     if (Runtime* running = runtime_if_started()) running->stop_background();
@@ -330,8 +336,8 @@ void forget_runtime_in_child() { the_runtime.store(nullptr, std::memory_order_re
 
 namespace {
 
-// Holds the lock under which the runtime is started or replaced. A child that is forked meanwhile by another
-// thread knows.
+// Holds the lock under which the runtime is started or replaced. If another thread forks meanwhile, the child
+// knows that a start was in progress.
 class Starting {
  public:
   Starting() : lock_(start_mutex) { starting.store(true); }
@@ -366,8 +372,8 @@ KeptRuntime::KeptRuntime() : running_(nullptr) {
   }
 }
 
-// Memory that belongs to a machine but to no block any more: what was lent out by an operator or by
-// resident(), and has kept.
+// Throws while memory belongs to the machine but to no block any more: memory that an operator or resident()
+// exposed, and that its holder has kept.
 static void refuse_while_memory_is_held(Engine& engine) {
   throw_if_error(engine.synchronize(), "configure");
   for (size_t i = 0; i < engine.node_count(); ++i) {
@@ -390,7 +396,7 @@ void configure(const std::string& nodes) {
   const Starting start;
   Runtime* const running = runtime_if_started();
   if (running == nullptr) {
-    (void)parse_nodes(nodes);  // a bad setting changes nothing
+    (void)parse_nodes(nodes);  // An invalid setting changes nothing.
     exchange_configured_nodes(nodes);
     forget_device_count();
     the_runtime.store(new Runtime(Runtime::prepare(nodes)), std::memory_order_release);
@@ -416,7 +422,7 @@ void configure(const std::string& nodes) {
   try {
     the_runtime.store(new Runtime(std::move(prepared)), std::memory_order_release);
   } catch (...) {
-    exchange_configured_nodes(before);  // the next use starts the machine that was
+    exchange_configured_nodes(before);  // The next use starts the previous machine again.
     throw;
   }
 }

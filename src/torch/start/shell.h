@@ -1,9 +1,9 @@
-// What load() registers of the device's shell: c10's interfaces around the operators.
+// Registration of c10's interfaces for the device, apart from the operators; called by load().
 #pragma once
 
 namespace innkeeper::torch_layer {
 
-void register_hooks();  // at::PrivateUse1HooksInterface (hooks.cc)
-void register_guard();  // c10::impl::DeviceGuardImplInterface (guard.cc)
+void register_hooks();  // Implements at::PrivateUse1HooksInterface (hooks.cc).
+void register_guard();  // Implements c10::impl::DeviceGuardImplInterface (guard.cc).
 
 }  // namespace innkeeper::torch_layer

@@ -6,7 +6,8 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// Those that ATen/cpu/vml.h gives to MKL, past the dispatcher: the runtime may start inside of modes.
+// The functions that ATen/cpu/vml.h passes to MKL, without the dispatcher, because the runtime may start
+// inside of modes.
 void settle(const at::Tensor& half) {
   for (const auto function :
        {&at::cpu::acos, &at::cpu::asin, &at::cpu::atan, &at::cpu::cos, &at::cpu::erf, &at::cpu::erfc,
@@ -20,7 +21,7 @@ void settle(const at::Tensor& half) {
 
 void settle_vector_math() {
   const at::Tensor single = at::detail::empty_cpu({1}, c10::kFloat);
-  *single.mutable_data_ptr<float>() = 0.5F;  // all of them are defined there
+  *single.mutable_data_ptr<float>() = 0.5F;  // All functions are defined at 0.5.
   settle(single);
   const at::Tensor twice = at::detail::empty_cpu({1}, c10::kDouble);
   *twice.mutable_data_ptr<double>() = 0.5;

@@ -49,7 +49,7 @@ Block& block_for(const at::Tensor& x, const char* what) {
   return *block_of(x);
 }
 
-// Of a tensor that a kernel can be given.
+// The block of a tensor that a kernel can be given.
 Block& plain_block_for(const at::Tensor& x, const char* what) {
   Block& block = block_for(x, what);
   TORCH_CHECK_TYPE(!x.is_nested(), what, ": a nested tensor's bytes are those of x.values(); name these");
@@ -59,7 +59,7 @@ Block& plain_block_for(const at::Tensor& x, const char* what) {
   return block;
 }
 
-// The node that was asked for; else the computing node where the block is; else the thread's home.
+// The given node; else the computing node that holds the block; else the thread's preferred node.
 NodeId node_for(Block& block, const std::optional<std::string>& node, const char* what) {
   if (node.has_value()) return node_named(*node, what);
   Access access{&block, false, false};
@@ -193,13 +193,14 @@ Resident::Resident(const at::Tensor& managed, const std::optional<std::string>& 
 Resident::~Resident() {
   try {
     leave();
-  } catch (const std::exception&) {  // of a device that has failed; it says so to the next who uses it
+  } catch (const std::exception&) {  // The device failed; its next use reports the error.
   }
 }
 
 void Resident::leave() {
   real_.reset();
-  if (!std::exchange(held_, false) || is_forked_child()) return;  // a child's is its parent's pin
+  // In a child of fork(), the pin is the parent's.
+  if (!std::exchange(held_, false) || is_forked_child()) return;
   Runtime& machine = runtime();
   Block& block = *block_of(*handle_.unsafeGetStorageImpl());
   const NodeId id = node_named(node_, "resident");

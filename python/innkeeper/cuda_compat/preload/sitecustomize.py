@@ -1,4 +1,4 @@
-"""Python runs this at its start when the folder is on its path, and it waits for PyTorch.
+"""Python runs this at its start when the directory is on its path, and it waits for PyTorch.
 
 It hides no other ``sitecustomize``: that is run first. Without PyTorch nothing else happens.
 """
@@ -59,7 +59,7 @@ class _AfterTorch:
 
 
 def _keep_what_says_once() -> None:
-    """In the first process: makes the file by which one process of the run says what all would say.
+    """In the first process: makes the file by which only one process of the run prints a message of all.
 
     ``src/config/said_once.h`` has the rest.
     """
