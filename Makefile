@@ -9,7 +9,7 @@
 #   make table   training under one cap of GPU memory, beside what others use (ALL=1: every cell; tools/table.sh --help)
 #   make format  clang-format and ruff, in place                    make lint    style, layers, sizes, clang-tidy
 #   make clean   remove build/ (not .venv)
-#   make cuda    the CUDA part without a card: PyTorch's CUDA build on a runtime of our own (fetches it once)
+#   make cuda    the CUDA part without a GPU: PyTorch's CUDA build on a runtime of our own (fetches it once)
 #   make asan    the torch layer's C++ tests under AddressSanitizer
 #   make compat  models and scripts of libraries against the CPU, and docs/compatibility.md of it (by hand)
 #   make check-torch  compile the torch layer against every PyTorch that is supported, CUDA's part included

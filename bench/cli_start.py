@@ -31,14 +31,14 @@ PACKAGES = ["nvitop", "gpustat", "gputil", "setuptools"]  # GPUtil imports distu
 SETTLED_S = 2.5  # a keeper frees memory that it no longer needs after a second
 ROUNDS = int(os.environ.get("ROUNDS", "21"))
 SCRIPT = """driver 550.54.15
-card GPU-1000aaaa-0000-0000-0000-000000000000
+gpu GPU-1000aaaa-0000-0000-0000-000000000000
   bus 00000000:11:00.0
   name NVIDIA H200
   memory 139G 512M 3G
   utilization 35 10
   power 210 700
   temperature 41
-card GPU-2000bbbb-0000-0000-0000-000000000000
+gpu GPU-2000bbbb-0000-0000-0000-000000000000
   bus 00000000:21:00.0
   name NVIDIA H200
   memory 139G 512M 0
@@ -157,8 +157,8 @@ def main() -> None:
     rounds = 1 if args.quick else ROUNDS
     program, fake = built()
     python = str(PEERS / "bin/python") if (PEERS / "bin/python").exists() else sys.executable
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        script, nvidia_smi = Path(folder) / "gpus", Path(folder) / "bin/nvidia-smi"
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
+        script, nvidia_smi = Path(directory) / "gpus", Path(directory) / "bin/nvidia-smi"
         script.write_text(SCRIPT)
         nvidia_smi.parent.mkdir()
         nvidia_smi.write_text(NVIDIA_SMI)
@@ -169,7 +169,7 @@ def main() -> None:
         env |= {
             "INNKEEPER_NVML": str(fake / "libnvidia-ml.so.1"),
             "INNKEEPER_FAKE_NVML": str(script),
-            "INNKEEPER_LEASE_DIR": f"{folder}/leases",
+            "INNKEEPER_LEASE_DIR": f"{directory}/leases",
             "LD_LIBRARY_PATH": str(fake),  # the other tools load the library by its name
             "PATH": f"{nvidia_smi.parent}:{os.environ.get('PATH', os.defpath)}",
         }

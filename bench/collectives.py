@@ -65,8 +65,8 @@ def worker(rounds: int, out: Path) -> None:
 
 def measured(nodes: str, rounds: int) -> list[dict[str, float]]:
     """One row for each size: medians in seconds, and the median of the rounds' ratios."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "times.json"
+    with tempfile.TemporaryDirectory() as directory:
+        out = Path(directory) / "times.json"
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         done = subprocess.run(
             [*torchrun, __file__, "--worker", str(out), "--rounds", str(rounds)],

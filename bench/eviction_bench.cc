@@ -43,12 +43,12 @@ struct Machine {
   // An operator that writes the block.
   void use(Block& block) const {
     Access access{.block = &block, .write = true};
-    const NodeAdmission scope = engine->admit(card, kBlock);
-    IK_CHECK(engine->acquire(card, std::span(&access, 1)).ok());
-    engine->release(card, std::span(&access, 1));
+    const NodeAdmission scope = engine->admit(gpu, kBlock);
+    IK_CHECK(engine->acquire(gpu, std::span(&access, 1)).ok());
+    engine->release(gpu, std::span(&access, 1));
   }
 
-  const NodeId card{0};
+  const NodeId gpu{0};
   std::unique_ptr<Engine> engine;
   std::vector<Block*> all;
 };
@@ -58,7 +58,7 @@ void evict_one(benchmark::State& state) {
   size_t next = 0;  // The least recently used block.
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
-    IK_CHECK(machine.engine->evictor().relieve(machine.card, Bytes(1)).ok());
+    IK_CHECK(machine.engine->evictor().relieve(machine.gpu, Bytes(1)).ok());
     state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     machine.use(*machine.all[next]);  // Fetches the block again.
     next = (next + 1) % machine.all.size();
@@ -84,9 +84,9 @@ void use_two(benchmark::State& state) {
   size_t next = 0;
   for (auto _ : state) {
     Access accesses[] = {{.block = machine.all[next]}, {.block = machine.all[next + 1], .write = true}};
-    const NodeAdmission scope = machine.engine->admit(machine.card, kBlock);
-    IK_CHECK(machine.engine->acquire(machine.card, accesses).ok());
-    machine.engine->release(machine.card, accesses);
+    const NodeAdmission scope = machine.engine->admit(machine.gpu, kBlock);
+    IK_CHECK(machine.engine->acquire(machine.gpu, accesses).ok());
+    machine.engine->release(machine.gpu, accesses);
     next = (next + 2) % machine.all.size();
   }
 }

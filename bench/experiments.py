@@ -2,7 +2,7 @@
 
 Each trains the same GPT of 4 layers, width 256, in half of its peak, with one thread for its kernels. A round
 is a number of steps of one experiment alone, then of all at once, in the other order in every second round.
-Real time is the median of the rounds' ratios; simulated time is that of the slowest GPU. ``one card`` is the
+Real time is the median of the rounds' ratios; simulated time is that of the slowest GPU. ``one GPU`` is the
 same with all experiments on one GPU with as much memory as all together: there they take turns by kernel.
 
 Targets on separate GPUs: at once each takes the simulated time that it takes alone, so that no copy waits for
@@ -33,7 +33,7 @@ ALIGNMENT = 64  # bytes; budgets are multiples of it
 WARM_UP = 6  # steps, after which a plan is followed
 
 
-def run(threads: int, cards: int, rounds: int, steps: int) -> dict[str, float]:
+def run(threads: int, gpus: int, rounds: int, steps: int) -> dict[str, float]:
     """In this process: seconds of a round, of one thread alone and of all at once."""
     import innkeeper
     from torch.nn import functional as F
@@ -45,14 +45,14 @@ def run(threads: int, cards: int, rounds: int, steps: int) -> dict[str, float]:
     torch.manual_seed(0)
     experiments = []
     for number in range(threads):
-        with innkeeper.on(f"sim:{number % cards}"):
+        with innkeeper.on(f"sim:{number % gpus}"):
             model = GPT(65, 64, 256, 4, 4, 0.0).to("managed")
             text = torch.randint(65, (8, 65)).to("managed")
         experiments.append((model, torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False), text))
 
     def train(number: int, count: int) -> None:
         model, optimizer, text = experiments[number]
-        with innkeeper.on(f"sim:{number % cards}"):
+        with innkeeper.on(f"sim:{number % gpus}"):
             for _ in range(count):
                 loss = F.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
                 optimizer.zero_grad()
@@ -90,12 +90,12 @@ def run(threads: int, cards: int, rounds: int, steps: int) -> dict[str, float]:
     }
 
 
-def elsewhere(threads: int, cards: int, room: int, rounds: int, steps: int) -> dict[str, float]:
+def elsewhere(threads: int, gpus: int, room: int, rounds: int, steps: int) -> dict[str, float]:
     """``run`` in a process of its own, on GPUs with the given budget."""
-    given = {"--threads": threads, "--rounds": rounds, "--steps": steps, "--cards": cards}
+    given = {"--threads": threads, "--rounds": rounds, "--steps": steps, "--gpus": gpus}
     words = [word for pair in given.items() for word in pair]
-    nodes = f"sim:{cards}x{room}B,host:4GiB"
-    found: dict[str, float] = found_apart(*words, what=f"{threads} threads on {cards} cards", nodes=nodes)
+    nodes = f"sim:{gpus}x{room}B,host:4GiB"
+    found: dict[str, float] = found_apart(*words, what=f"{threads} threads on {gpus} GPUs", nodes=nodes)
     return found
 
 
@@ -104,28 +104,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--threads", type=int, default=2, help="experiments, and cards (2)")
+    parser.add_argument("--threads", type=int, default=2, help="experiments, and GPUs (2)")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=4, help="of a round (4)")
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--quick", action="store_true", help="one round of one step: to see that it works")
-    parser.add_argument("--cards", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--gpus", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.quick:
         args.rounds = args.steps = 1
-    if args.cards is not None:
-        print(json.dumps(run(args.threads, args.cards, args.rounds, args.steps)))
+    if args.gpus is not None:
+        print(json.dumps(run(args.threads, args.gpus, args.rounds, args.steps)))
         return
     peak = elsewhere(1, 1, AMPLE, 1, 1)["peak"]
     half = int(peak / 2) // ALIGNMENT * ALIGNMENT
     count = args.threads
     places = {
-        f"{count} cards with room for all": (count, AMPLE),
-        f"{count} cards of half the peak": (count, half),
-        f"one card of half of {count} peaks": (1, half * count),
+        f"{count} GPUs with room for all": (count, AMPLE),
+        f"{count} GPUs of half the peak": (count, half),
+        f"one GPU of half of {count} peaks": (1, half * count),
     }
     rows = {
-        name: elsewhere(count, cards, room, args.rounds, args.steps) for name, (cards, room) in places.items()
+        name: elsewhere(count, gpus, room, args.rounds, args.steps) for name, (gpus, room) in places.items()
     }
     cores = len(os.sched_getaffinity(0))
     table = Table(
@@ -138,7 +138,7 @@ def main() -> None:
             f"{1e3 * row['alone']:.2f}",
             f"{1e3 * row['at once']:.2f}",
             f"{row['real']:.2f}x",
-            "" if name.startswith("one card") else wanted,
+            "" if name.startswith("one GPU") else wanted,
         )
     Console().print(table)
     if args.json is not None:

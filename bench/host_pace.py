@@ -20,21 +20,21 @@ from support.chosen import chosen, model_of, numbers, pattern
 from support.distribution import HEAD, Cell, line_of
 from support.replayed import replayed
 
-from replay import CARDS, TRACES
+from replay import GPUS, TRACES
 
 WAYS = {"plans that move": "planned", "with recompute": "recompute"}
 
 
-def cells_of(trace: Path, card: str, pace: float, shares: str) -> list[Cell]:
+def cells_of(trace: Path, gpu: str, pace: float, shares: str) -> list[Cell]:
     """For each budget that fits: seconds a step with two clocks over those with one."""
-    name, link = CARDS[card]
-    words = ["--card", name, "--link", link, "--share", shares, "--host-pace", str(pace)]
+    name, link = GPUS[gpu]
+    words = ["--gpu", name, "--link", link, "--share", shares, "--host-pace", str(pace)]
     record = gzip.decompress(trace.read_bytes())
     two, one = (replayed(record, *words, *more)["rows"] for more in ([], ["--one-clock"]))
     return [
         {
             "of": trace.name.removesuffix(".trace.gz"),
-            "card": card,
+            "gpu": gpu,
             "pace": pace,
             "share": both[0]["share"],
             **{way: both[0][way]["seconds"] / both[1][way]["seconds"] for way in WAYS.values()},
@@ -46,7 +46,7 @@ def cells_of(trace: Path, card: str, pace: float, shares: str) -> list[Cell]:
 
 def where(cell: Cell) -> str:
     """Which cell it is."""
-    return f"{cell['of']}, {cell['card']}, {cell['share']:.0%}, {cell['pace']:g} us"
+    return f"{cell['of']}, {cell['gpu']}, {cell['share']:.0%}, {cell['pace']:g} us"
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
     if options.quick:
         options.only, options.share, options.pace = pattern("lstm"), "0.8", [50.0]
     traces = chosen(sorted(TRACES.glob("*.trace.gz")), options.only, model_of)
-    machines = [(trace, card, pace) for trace in traces for card in CARDS for pace in options.pace]
+    machines = [(trace, gpu, pace) for trace in traces for gpu in GPUS for pace in options.pace]
     with ThreadPoolExecutor(2) as pool:
         cells = [
             cell for each in pool.map(lambda at: cells_of(*at, options.share), machines) for cell in each

@@ -27,26 +27,26 @@ double median_us(std::vector<double>& times) {
 
 double us(Clock::duration time) { return std::chrono::duration<double, std::micro>(time).count(); }
 
-Machine eight_cards() {
+Machine eight_gpus() {
   Machine machine;
   for (int i = 0; i < 8; ++i) {
-    Card card;
-    card.uuid = "GPU-8f6c1a2b-0000-4000-8000-00000000000" + std::to_string(i);
-    card.total = card.free.emplace(GiB(80));
-    card.processes_known = true;
-    machine.cards.push_back(card);
+    Gpu gpu;
+    gpu.uuid = "GPU-8f6c1a2b-0000-4000-8000-00000000000" + std::to_string(i);
+    gpu.total = gpu.free.emplace(GiB(80));
+    gpu.processes_known = true;
+    machine.gpus.push_back(gpu);
   }
   return machine;
 }
 
-class Folder {
+class LeaseDirectory {
  public:
-  Folder() {
+  LeaseDirectory() {
     std::string path = "/dev/shm/lease-bench.XXXXXX";
     if (mkdtemp(path.data()) == nullptr) std::abort();
     outer_ = path;
   }
-  ~Folder() { std::filesystem::remove_all(outer_); }
+  ~LeaseDirectory() { std::filesystem::remove_all(outer_); }
   Arbiter arbiter() const { return Arbiter(Directory::open(outer_ + "/leases").value()); }
 
  private:
@@ -54,9 +54,9 @@ class Folder {
 };
 
 void grant_and_release(benchmark::State& state) {
-  const Folder folder;
-  Arbiter arbiter = folder.arbiter();
-  const Machine machine = eight_cards();
+  const LeaseDirectory directory;
+  Arbiter arbiter = directory.arbiter();
+  const Machine machine = eight_gpus();
   Request request;
   request.memory = GiB(1);
   std::vector<Lease> others;
@@ -76,9 +76,9 @@ void grant_and_release(benchmark::State& state) {
 BENCHMARK(grant_and_release)->Arg(0)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
 
 void list_all(benchmark::State& state) {
-  const Folder folder;
-  Arbiter arbiter = folder.arbiter();
-  const Machine machine = eight_cards();
+  const LeaseDirectory directory;
+  Arbiter arbiter = directory.arbiter();
+  const Machine machine = eight_gpus();
   Request request;
   request.memory = GiB(1);
   std::vector<Lease> others;

@@ -38,7 +38,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 from support.chosen import chosen, model_of, pattern
 
-from replay import CARDS, TRACES, played, times_of
+from replay import GPUS, TRACES, played, times_of
 
 SMALL = 64 << 10
 GB = 1e9  # the program's unit of bytes: a solver's numbers should be of one order
@@ -304,18 +304,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", type=pattern, default="", metavar="PATTERN", help="of the models' names")
-    parser.add_argument("--card", choices=CARDS, default="H100, PCIe 5")
+    parser.add_argument("--gpu", choices=GPUS, default="H100, PCIe 5")
     parser.add_argument("--share", default="0.7,0.5", help="parts of the peak")
     parser.add_argument("--intervals", type=int, default=60)
     parser.add_argument("--quick", action="store_true", help="one small model, cut coarsely")
     args = parser.parse_args()
     if args.quick:
         args.only, args.share, args.intervals = pattern("lstm"), "0.7", 20
-    table = Table(title=f"{args.card}: the time of a step, of its kernels'")
+    table = Table(title=f"{args.gpu}: the time of a step, of its kernels'")
     for column in ("model", "room", "no less", "in parts", "planned", "roofline"):
         table.add_column(column)
     for trace in chosen(sorted(TRACES.glob("*.trace.gz")), args.only, model_of):
-        found = played(trace, args.card, args.share, 12)
+        found = played(trace, args.gpu, args.share, 12)
         machine = Machine(**found["figures"])
         steps = period_of(steps_of(trace, machine))
         kernels = float(steps.seconds.sum())

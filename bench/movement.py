@@ -25,7 +25,7 @@ KERNELS = 10
 MOVED = 32768  # side of the matrix that moves: 4 GiB
 WARM_UP = 6  # steps, after which a plan is followed
 SHARES = (0.9, 0.7, 0.5)  # parts of the training step's peak
-H100 = "data=off,card=H100,link=PCIe 5 x16"  # machine for the kernels
+H100 = "data=off,gpu=H100,link=PCIe 5 x16"  # machine for the kernels
 A100 = "data=off"  # machine for the training step: the simulator's default, with PCIe 4
 
 

@@ -25,7 +25,7 @@ from support.on_the_clock import WAYS, measured
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "traces"))
 
-SIM = "card=H100,link=PCIe 5 x16,data=off"
+SIM = "gpu=H100,link=PCIe 5 x16,data=off"
 FORMS: dict[str, dict[str, bool]] = {
     "for each tensor": {"foreach": False},
     "default": {},

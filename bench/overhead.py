@@ -288,8 +288,8 @@ def read(text: str) -> Measured:
 
 def measure_elsewhere(nodes: str, rounds: int, quick: bool) -> Measured:
     """``measure`` in a process of its own, on these nodes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.json"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "rows.json"
         command = [sys.executable, __file__, "--child", str(path), "--rounds", str(rounds)]
         command += ["--quick"] if quick else []
         subprocess.run(command, env=os.environ | {"INNKEEPER_NODES": nodes}, check=True)

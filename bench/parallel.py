@@ -107,12 +107,12 @@ def run(way: str, gpus: int, steps: int, budgets: list[int]) -> dict[str, Any]:
     nodes = ",".join(f"sim:{budget}B" for budget in budgets[: gpus // processes])
     path = os.pathsep.join(filter(None, [str(EXAMPLES), os.environ.get("PYTHONPATH")]))
     settings = {"INNKEEPER_NODES": f"{nodes},host:2GiB", "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         done = subprocess.run(
-            [*python, __file__, "--train", way, "--steps", str(steps), "--out", folder],
+            [*python, __file__, "--train", way, "--steps", str(steps), "--out", directory],
             env=os.environ | settings, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        all_found = [json.loads(file.read_text()) for file in sorted(Path(folder).glob("*.json"))]
+        all_found = [json.loads(file.read_text()) for file in sorted(Path(directory).glob("*.json"))]
         if done.returncode != 0 or len(all_found) != processes:
             raise SystemExit(f"{way} on {gpus} failed:\n{done.stderr}")
     if len({found["weights"] for found in all_found}) != 1:

@@ -13,7 +13,7 @@
 namespace innkeeper::plan {
 namespace {
 
-constexpr NodeId kCard{0};
+constexpr NodeId kGpu{0};
 
 // Training steps of `layers` layers of three operators each, with blocks that are only names.
 class Program {
@@ -55,7 +55,7 @@ class Program {
     return planner.meet(reinterpret_cast<Block*>(fake_));
   }
   void op(std::initializer_list<Touch> touches) {
-    planner.ended(kCard, std::span(touches.begin(), touches.size()));
+    planner.ended(kGpu, std::span(touches.begin(), touches.size()));
     for (Order order; planner.next(order);) benchmark::DoNotOptimize(order);
   }
 

@@ -55,9 +55,9 @@ def measure(add: list[str], env: dict[str, str], jobs: int) -> tuple[float, int]
     return jobs / seconds, processes(env["BENCH_MARKER"]) - before
 
 
-def innkeeper(folder: Path, jobs: int) -> tuple[float, int, float]:
+def innkeeper(directory: Path, jobs: int) -> tuple[float, int, float]:
     """The queue, with one CPU slot."""
-    env = dict(os.environ) | {"INNKEEPER_QUEUE_DIR": str(folder), "BENCH_MARKER": "innkeeper-bench-1"}
+    env = dict(os.environ) | {"INNKEEPER_QUEUE_DIR": str(directory), "BENCH_MARKER": "innkeeper-bench-1"}
     program = [str(PROGRAM), "queue"]
     timed([*program, "slots", "1"], env)
     rate, more = measure([*program, "add", "--gpus=0", "--"], env, jobs)
@@ -68,15 +68,15 @@ def innkeeper(folder: Path, jobs: int) -> tuple[float, int, float]:
     return rate, more, listing
 
 
-def task_spooler(folder: Path, jobs: int) -> tuple[float, int, float] | None:
+def task_spooler(directory: Path, jobs: int) -> tuple[float, int, float] | None:
     """Debian's task-spooler, with one slot."""
     program = shutil.which("tsp")
     if program is None:
         return None
-    folder.mkdir()
+    directory.mkdir()
     env = dict(os.environ) | {
-        "TS_SOCKET": str(folder / "socket"),
-        "TMPDIR": str(folder),
+        "TS_SOCKET": str(directory / "socket"),
+        "TMPDIR": str(directory),
         "TS_MAXCONN": str(jobs + 100),
         "BENCH_MARKER": "innkeeper-bench-2",
     }
@@ -88,9 +88,9 @@ def task_spooler(folder: Path, jobs: int) -> tuple[float, int, float] | None:
     return rate, more, listing
 
 
-def long_list(folder: Path, jobs: int) -> None:
+def long_list(directory: Path, jobs: int) -> None:
     """The program's time to list that many jobs."""
-    env = dict(os.environ) | {"INNKEEPER_QUEUE_DIR": str(folder)}
+    env = dict(os.environ) | {"INNKEEPER_QUEUE_DIR": str(directory)}
     program = [str(PROGRAM), "queue"]
     timed([*program, "pause"], env)
     array = f"--array=0-{jobs - 1}"
@@ -110,11 +110,11 @@ def main() -> int:
         sys.exit(f"{PROGRAM} is not built: make setup")
     jobs, rounds, listed = (5, 1, 1000) if args.quick else (args.jobs, 3, 100_000)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        directory = Path(name)
         ours, theirs = [], []
         for i in range(rounds):
-            ours.append(innkeeper(folder / f"queue{i}", jobs))
-            theirs.append(task_spooler(folder / f"tsp{i}", jobs))
+            ours.append(innkeeper(directory / f"queue{i}", jobs))
+            theirs.append(task_spooler(directory / f"tsp{i}", jobs))
         for title, found in (("innkeeper", ours), ("task-spooler", theirs)):
             good = [each for each in found if each is not None]
             if not good:
@@ -125,7 +125,7 @@ def main() -> int:
                 f"{max(each[1] for each in good):5d} more processes for {jobs} queued jobs   "
                 f"{min(each[2] for each in good) * 1e3:6.1f} ms to list them"
             )
-        long_list(folder / "long", listed)
+        long_list(directory / "long", listed)
     return 0
 
 

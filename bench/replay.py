@@ -42,7 +42,7 @@ from support.replayed import replayed
 
 TOP = Path(__file__).resolve().parent.parent
 TRACES = Path(__file__).resolve().parent / "traces"
-CARDS = {  # name: the simulator's GPU and link
+GPUS = {  # name: the simulator's GPU and link
     "H100, PCIe 5": ("H100", "PCIe 5 x16"),
     "A100, PCIe 4": ("A100", "PCIe 4 x16"),
     "RTX 4090, PCIe 4": ("RTX 4090", "PCIe 4 x16"),
@@ -60,13 +60,13 @@ OTHERS = {"modules": "other0", "activations": "other1", "optimizer": "other2"}  
 Found = dict[str, Any]  # the output of `innkeeper replay --json` for one model on one GPU
 
 
-def played(trace: Path, card: str, shares: str, steps: int, host_bandwidth: float | None = None) -> Found:
+def played(trace: Path, gpu: str, shares: str, steps: int, host_bandwidth: float | None = None) -> Found:
     """Plays one record."""
-    name, link = CARDS[card]
+    name, link = GPUS[gpu]
     host = [] if host_bandwidth is None else ["--host-bandwidth", str(host_bandwidth)]
-    words = ["--card", name, "--link", link, "--share", shares, "--steps", str(steps), *host]
+    words = ["--gpu", name, "--link", link, "--share", shares, "--steps", str(steps), *host]
     found = replayed(gzip.decompress(trace.read_bytes()), *words)
-    return {"model": trace.name.removesuffix(".trace.gz"), "on": card, **found}
+    return {"model": trace.name.removesuffix(".trace.gz"), "on": gpu, **found}
 
 
 def times_of(found: Found, row: dict[str, Any]) -> dict[str, float]:
@@ -171,10 +171,10 @@ def page(all_found: list[Found]) -> str:
 
     style = (TOP / "examples" / "demo_page.css").read_text()
     parts = []
-    for card in dict.fromkeys(found["on"] for found in all_found):
+    for gpu in dict.fromkeys(found["on"] for found in all_found):
         figures, rows = [], []
         for found in all_found:
-            if found["on"] != card:
+            if found["on"] != gpu:
                 continue
             rows += [f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in line)}</tr>" for line in cells(found)]
             points = [
@@ -191,7 +191,7 @@ def page(all_found: list[Found]) -> str:
                     plot.line(line, kind)
             plot.line([(share, times["roofline"]) for share, times in points], "host")
             picture = plot.svg(
-                f"{found['model']} on {card}",
+                f"{found['model']} on {gpu}",
                 "a step's time in multiples of its kernels', by the room in % of the peak",
                 "% of the peak",
             )
@@ -201,7 +201,7 @@ def page(all_found: list[Found]) -> str:
             )
         head = "".join(f"<th>{escape(title)}</th>" for title in HEADER)
         parts.append(
-            f'<h2>{escape(card)}</h2><div class="cards">{"".join(figures)}</div>'
+            f'<h2>{escape(gpu)}</h2><div class="tiles">{"".join(figures)}</div>'
             f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         )
     about = escape((__doc__ or "").split("\n\n    python")[0]).replace("\n\n", "</p><p>").replace("``", "")
@@ -228,22 +228,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", type=pattern, default="", metavar="PATTERN", help="of the models' names")
-    parser.add_argument("--card", choices=CARDS, action="append", help="these alone")
+    parser.add_argument("--gpu", choices=GPUS, action="append", help="these alone")
     parser.add_argument("--steps", type=int, default=12, help="more than were recorded")
     parser.add_argument("--host-bandwidth", type=float, metavar="GB/S", help="where the host makes a step")
     parser.add_argument("--html", type=Path, default=TOP / "build" / "replay.html", help="the page")
     parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--quick", action="store_true", help="two small models on one card")
+    parser.add_argument("--quick", action="store_true", help="two small models on one GPU")
     args = parser.parse_args()
     if args.quick:
-        args.only, args.card = pattern("lstm|unet"), ["H100, PCIe 5"]
+        args.only, args.gpu = pattern("lstm|unet"), ["H100, PCIe 5"]
     traces = chosen(sorted(TRACES.glob("*.trace.gz")), args.only, model_of)
     all_found = []
     console = Console(soft_wrap=True, width=WIDTH)
-    for card in args.card or CARDS:
-        table = Table(*HEADER, title=f"{card}: a step's time, of its kernels'")
+    for gpu in args.gpu or GPUS:
+        table = Table(*HEADER, title=f"{gpu}: a step's time, of its kernels'")
         for trace in traces:
-            found = played(trace, card, SHARES, args.steps, args.host_bandwidth)
+            found = played(trace, gpu, SHARES, args.steps, args.host_bandwidth)
             all_found.append(found)
             for line in cells(found):
                 table.add_row(*line)

@@ -273,8 +273,8 @@ def soak(minutes: float, seed: int) -> None:
 def add(total: dict[str, int], stats: dict[str, Any]) -> dict[str, int]:
     """Adds the counters since the last reset to those before it, and checks the host's peak."""
     host = stats["nodes"]["host"]
-    cards = sum(row["budget"] for name, row in stats["nodes"].items() if name.startswith("sim"))
-    if host["peak"] > MOST_ON_HOST * (host["resident"] + cards):
+    gpus = sum(row["budget"] for name, row in stats["nodes"].items() if name.startswith("sim"))
+    if host["peak"] > MOST_ON_HOST * (host["resident"] + gpus):
         raise Broken(f"the host held {host['peak']} bytes, and {host['resident']} are left")
     return {key: total.get(key, 0) + stats[key] for key in ("ops", "fetches", "evictions")}
 

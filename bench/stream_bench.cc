@@ -20,7 +20,7 @@ using trace::AccessKind;
 using trace::RecordedAccess;
 using trace::Recorder;
 
-constexpr NodeId kCard{0};
+constexpr NodeId kGpu{0};
 constexpr Bytes kBlock(4096);
 constexpr int64_t kOperators = int64_t{1} << 20;
 
@@ -47,8 +47,8 @@ struct Machine {
   // An operator on three blocks, all of them resident.
   void use() {
     Access accesses[] = {{.block = blocks[0]}, {.block = blocks[1]}, {.block = blocks[2], .write = true}};
-    IK_CHECK(engine->acquire(kCard, accesses).ok());
-    engine->release(kCard, accesses);
+    IK_CHECK(engine->acquire(kGpu, accesses).ok());
+    engine->release(kGpu, accesses);
   }
 
   std::unique_ptr<Engine> engine;
@@ -65,7 +65,7 @@ BENCHMARK(operator_unheard);
 // A tracker follows the thread's program from the first eviction on.
 void operator_followed(benchmark::State& state) {
   Machine machine;
-  IK_CHECK(machine.engine->evictor().relieve(kCard, Bytes(1)).ok());
+  IK_CHECK(machine.engine->evictor().relieve(kGpu, Bytes(1)).ok());
   for (auto _ : state) machine.use();
   state.SetItemsProcessed(state.iterations());
 }

@@ -11,11 +11,11 @@
 namespace innkeeper::telemetry {
 namespace {
 
-std::string machine(int cards) {
+std::string machine(int gpus) {
   std::string script;
-  for (int i = 0; i < cards; ++i) {
+  for (int i = 0; i < gpus; ++i) {
     const std::string digit = std::to_string(i);
-    script += "card GPU-0000000" + digit + "-1111\n  bus 00000000:0" + digit + ":00.0\n  name NVIDIA H200\n";
+    script += "gpu GPU-0000000" + digit + "-1111\n  bus 00000000:0" + digit + ":00.0\n  name NVIDIA H200\n";
     script +=
         "  memory 140G 1G 3G\n  utilization 30 10\n  power 300 700\n  temperature 50\n  clocks 1980 2619\n";
     script += "  nvlink switch 18\n";

@@ -31,29 +31,29 @@ from support.chosen import chosen, model_of, pattern
 from support.distribution import HEAD, Cell, line_of
 from support.replayed import replayed
 
-from replay import CARDS, TRACES
+from replay import GPUS, TRACES
 
 WAYS = ("told", "model", "unknown")
 
 
-def played(record: bytes, card: str, seed: int | None, way: str, shares: str) -> list[dict[str, Any]]:
+def played(record: bytes, gpu: str, seed: int | None, way: str, shares: str) -> list[dict[str, Any]]:
     """The rows of one record on one machine."""
-    name, link = CARDS[card]
+    name, link = GPUS[gpu]
     truth = [] if seed is None else ["--truth", str(seed)]
-    words = ["--card", name, "--link", link, "--share", shares, "--times", way, *truth]
+    words = ["--gpu", name, "--link", link, "--share", shares, "--times", way, *truth]
     rows: list[dict[str, Any]] = replayed(record, *words)["rows"]
     return rows
 
 
-def cells_of(trace: Path, card: str, seed: int | None, shares: str) -> Iterator[Cell]:
+def cells_of(trace: Path, gpu: str, seed: int | None, shares: str) -> Iterator[Cell]:
     """Seconds a step by each way, for the budgets that fit."""
     record = gzip.decompress(trace.read_bytes())
-    for rows in zip(*(played(record, card, seed, way, shares) for way in WAYS), strict=True):
+    for rows in zip(*(played(record, gpu, seed, way, shares) for way in WAYS), strict=True):
         if "failed" in rows[0]:
             continue
         yield {
             "of": trace.name.removesuffix(".trace.gz"),
-            "card": card,
+            "gpu": gpu,
             "seed": seed,
             "share": rows[0]["share"],
             "on_demand": rows[0]["on_demand"]["seconds"],
@@ -64,7 +64,7 @@ def cells_of(trace: Path, card: str, seed: int | None, shares: str) -> Iterator[
 
 def where(cell: Cell) -> str:
     """Which cell it is."""
-    return f"{cell['of']}, {cell['card']}, {cell['share']:.0%}, seed {cell['seed']}"
+    return f"{cell['of']}, {cell['gpu']}, {cell['share']:.0%}, seed {cell['seed']}"
 
 
 line = partial(line_of, where=where)
@@ -84,8 +84,8 @@ def main() -> None:
     if options.quick:
         options.only, options.share = pattern("lstm"), "0.8"
     traces = chosen(sorted(TRACES.glob("*.trace.gz")), options.only, model_of)
-    machines = [(trace, card, seed) for trace in traces for card in CARDS for seed in range(options.seeds)]
-    known = [(trace, card, None) for trace in traces for card in CARDS]
+    machines = [(trace, gpu, seed) for trace in traces for gpu in GPUS for seed in range(options.seeds)]
+    known = [(trace, gpu, None) for trace in traces for gpu in GPUS]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda at: list(cells_of(*at, options.share)), machines))
         right = list(pool.map(lambda at: list(cells_of(*at, options.share)), known))

@@ -51,9 +51,9 @@ def record(name: str, seed: int, path: Path) -> None:
             recording.step()
 
 
-def played(name: str, seed: int, folder: Path, program: Path) -> list[Cell | str]:
+def played(name: str, seed: int, directory: Path, program: Path) -> list[Cell | str]:
     """For each share the cost of plans, or the reason why it does not fit."""
-    path = folder / f"{re.sub('[^a-z0-9]+', '-', name.lower())}-{seed}.trace"
+    path = directory / f"{re.sub('[^a-z0-9]+', '-', name.lower())}-{seed}.trace"
     if not path.exists():
         draft = path.with_suffix(f".{os.getpid()}")
         command = [sys.executable, __file__, "--record", name, str(seed), str(draft)]
@@ -100,7 +100,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", type=pattern, default="", metavar="PATTERN", help="of the names")
     parser.add_argument("--seeds", type=int, default=2, metavar="N")
-    parser.add_argument("--folder", type=Path, default=TOP / "build" / "variation", help="keeps the records")
+    parser.add_argument(
+        "--directory", type=Path, default=TOP / "build" / "variation", help="keeps the records"
+    )
     parser.add_argument("--program", type=Path, default=PROGRAM, help="the innkeeper that plays them")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--quick", action="store_true", help="one program, to see that it works")
@@ -113,12 +115,12 @@ def main() -> None:
     sys.path.insert(0, str(TOP / "bench" / "traces"))
     from varied import PROGRAMS
 
-    args.folder.mkdir(parents=True, exist_ok=True)
+    args.directory.mkdir(parents=True, exist_ok=True)
     cases = [(n, s) for n in chosen(PROGRAMS, args.only, str) for s in range(1, args.seeds + 1)]
     table = Table("program", "seed", *(f"{share:.0%}: {' '.join(MOST)}" for share in SHARES))
     results = []
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        found = threads.map(lambda case: played(*case, args.folder, args.program), cases)
+        found = threads.map(lambda case: played(*case, args.directory, args.program), cases)
         for (name, seed), cells in zip(cases, found, strict=True):
             table.add_row(name, str(seed), *map(shown, cells))
             results.append({"program": name, "seed": seed, "cells": cells})

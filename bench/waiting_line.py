@@ -45,9 +45,9 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def measure(size: int, seconds: float, folder: Path) -> str:
+def measure(size: int, seconds: float, directory: Path) -> str:
     """One row of the table."""
-    leases, order = folder / "leases", folder / "order"
+    leases, order = directory / "leases", directory / "order"
     env = os.environ | {
         "INNKEEPER_LEASE_DIR": str(leases),
         "INNKEEPER_NVML": "/nowhere",
@@ -105,8 +105,8 @@ def main() -> None:
     sizes, seconds = ([20], 1.0) if args.quick else (args.sizes, 10.0)
     print("waiting | processors | pick, ms |   most | gap, s    | early")
     for size in sizes:
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-            print(measure(size, seconds, Path(folder)), flush=True)
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+            print(measure(size, seconds, Path(directory)), flush=True)
 
 
 if __name__ == "__main__":

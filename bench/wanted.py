@@ -133,7 +133,7 @@ def host_peak(steps: int) -> float:
 CASES: dict[str, Callable[[int], object]] = {
     "bytes": bytes_a_block, "trips": round_trips, "peaks": peaks, "circle": circle,
 }  # fmt: skip
-CARD, NINE = "sim:1x256MiB,host:1GiB", f"sim:1x{9 * MIB + 65536}B,host:1GiB"
+GPU, NINE = "sim:1x256MiB,host:1GiB", f"sim:1x{9 * MIB + 65536}B,host:1GiB"
 
 
 def main() -> None:
@@ -154,7 +154,7 @@ def main() -> None:
     blocks, trips, passes = 100_000 // part, 100_000 // part, 40
     rows: list[tuple[str, str, Callable[[], object]]] = [
         ("bytes a block, at the host", "300 at most", lambda: elsewhere("bytes", blocks, "host:1GiB")),
-        (f"round trips: {trips:,} of 1 MiB", "0 MiB more", lambda: elsewhere("trips", trips, CARD)),
+        (f"round trips: {trips:,} of 1 MiB", "0 MiB more", lambda: elsewhere("trips", trips, GPU)),
         ("host peak, of what is out", "1.1 at most", lambda: host_peak(12)),
         ("circle, fetches a pass without plans", "some 1 (LRU: 10)",
          lambda: elsewhere("circle", passes, NINE, INNKEEPER_PLANNING="off")),

@@ -27,7 +27,7 @@ from support.on_the_clock import WAYS, measured
 if TYPE_CHECKING:
     import torch
 
-CARD = "card=H100,link=PCIe 5 x16"
+GPU = "gpu=H100,link=PCIe 5 x16"
 
 Loss = Callable[[], "torch.Tensor"]
 
@@ -117,7 +117,7 @@ def run(name: str, steps: int, room: str, settings: dict[str, str]) -> dict[str,
     words = ("--case", name, "--steps", steps)
     nodes = f"sim:{room},host:4GiB"
     found: dict[str, Any] = found_apart(
-        *words, what=f"{name} with {room}", nodes=nodes, INNKEEPER_SIM=CARD, **settings
+        *words, what=f"{name} with {room}", nodes=nodes, INNKEEPER_SIM=GPU, **settings
     )
     return found
 

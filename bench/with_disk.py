@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.table import Table
 from support.apart import found_apart
 from support.on_the_clock import WARM_UP
-from with_data import CARD, MODELS, check_losses, training
+from with_data import GPU, MODELS, check_losses, training
 
 SOURCE = Path(__file__).resolve().parent / "support" / "slow_disk.c"
-CARD_SHARE, BELOW_SHARE, HOST_SHARE = 0.45, 0.25, 0.6  # parts of the peak
+GPU_SHARE, BELOW_SHARE, HOST_SHARE = 0.45, 0.25, 0.6  # parts of the peak
 WAYS = {"on demand": "off", "planned": "on"}
 
 
@@ -77,10 +77,10 @@ def main() -> None:
         args.only, args.steps = "demo", 2
     table = Table("model", "memory", *WAYS, "on disk")
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"INNKEEPER_SIM": CARD}
+    with tempfile.TemporaryDirectory() as directory:
+        settings = {"INNKEEPER_SIM": GPU}
         if args.disk > 0:
-            library = Path(folder) / "slow_disk.so"
+            library = Path(directory) / "slow_disk.so"
             subprocess.run(["cc", "-shared", "-fPIC", "-O1", SOURCE, "-o", library, "-ldl"], check=True)
             settings |= {"LD_PRELOAD": str(library), "SLOW_DISK": str(args.disk * 1e6)}
 
@@ -89,13 +89,13 @@ def main() -> None:
             return dict(found_apart(*words, what=f"{name} on {nodes}", nodes=nodes, **settings, **more))
 
         for name in [args.only] if args.only else MODELS:
-            ample = {"card": "sim:2GiB,host:4GiB", "host": "host:4GiB"}
+            ample = {"gpu": "sim:2GiB,host:4GiB", "host": "host:4GiB"}
             for kind, nodes in ample.items():
                 room = run(name, nodes)
                 peak = room["peak"]
-                above = f"sim:{int(CARD_SHARE * peak)}B,host:{int(BELOW_SHARE * peak)}B"
-                memory = above if kind == "card" else f"host:{int(HOST_SHARE * peak)}B"
-                nodes = f"{memory},disk:{folder}:8GiB"
+                above = f"sim:{int(GPU_SHARE * peak)}B,host:{int(BELOW_SHARE * peak)}B"
+                memory = above if kind == "gpu" else f"host:{int(HOST_SHARE * peak)}B"
+                nodes = f"{memory},disk:{directory}:8GiB"
                 found = {way: run(name, nodes, INNKEEPER_PLANNING=on) for way, on in WAYS.items()}
                 check_losses(found, room, f"{name} on {nodes}")
                 times = [f"{row['seconds'] / room['seconds']:.2f}x" for row in found.values()]

@@ -3,10 +3,10 @@
 # of INNKEEPER_TORCH_DIR: the one that the package was built with, since PyTorch keeps its binary interface within a
 # minor version only.
 get_filename_component(_innkeeper_package "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
-set(INNKEEPER_TORCH_DIR "${_innkeeper_package}/../torch" CACHE PATH "The folder of the torch package")
+set(INNKEEPER_TORCH_DIR "${_innkeeper_package}/../torch" CACHE PATH "The directory of the torch package")
 if(NOT EXISTS "${INNKEEPER_TORCH_DIR}/lib/libtorch_cpu.so")
   set(innkeeper_FOUND FALSE)
-  set(innkeeper_NOT_FOUND_MESSAGE "PyTorch is not in ${INNKEEPER_TORCH_DIR}; set INNKEEPER_TORCH_DIR to its folder")
+  set(innkeeper_NOT_FOUND_MESSAGE "PyTorch is not in ${INNKEEPER_TORCH_DIR}; set INNKEEPER_TORCH_DIR to its directory")
   return()
 endif()
 

@@ -1,7 +1,7 @@
-# innkeeper_layer(name DEPS folder...): the target innkeeper_<name> of one core folder of src/.
+# innkeeper_layer(name DEPS directory...): the target innkeeper_<name> of one core directory of src/.
 #
-# DEPS is the folder's row in the layer table: all that it may link to and (with what those link to) include.
-# tools/check_layers.py reads the table from these calls. A folder of headers alone is an interface target.
+# DEPS is the directory's row in the layer table: all that it may link to and (with what those link to) include.
+# tools/check_layers.py reads the table from these calls. A directory of headers alone is an interface target.
 function(innkeeper_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "DEPS")
   list(TRANSFORM layer_DEPS PREPEND innkeeper_ OUTPUT_VARIABLE links)

@@ -2,11 +2,11 @@
 # CLI11::CLI11, fmt::fmt-header-only and nlohmann_json::nlohmann_json. Each is the first of these that is there:
 #   1. the machine's (find_package);
 #   2. Python's: PyTorch brings fmt's headers, and the package nlohmann-json its own;
-#   3. an archive of the version named here, held to its checksum: in the folder INNKEEPER_ARCHIVES, else from the
+#   3. an archive of the version named here, held to its checksum: in the directory INNKEEPER_ARCHIVES, else from the
 #      network unless INNKEEPER_FETCH is OFF.
 # Where none is, the configuration stops with the packages to install. INNKEEPER_CLI=OFF does without the program.
 include(FetchContent)
-set(INNKEEPER_ARCHIVES "" CACHE PATH "A folder that has these archives, in place of the network")
+set(INNKEEPER_ARCHIVES "" CACHE PATH "A directory that has these archives, in place of the network")
 set(INNKEEPER_CLI11_SHA256 aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22
     CACHE STRING "The checksum of CLI11's archive")
 set(INNKEEPER_JSON_SHA256 a22461d13119ac5c78f205d3df1db13403e58ce1bb1794edc9313677313f4a9d
@@ -39,9 +39,9 @@ function(innkeeper_check_libraries)
           "  pip install . --config-settings=cmake.define.INNKEEPER_CLI=OFF")
 endfunction()
 
-# innkeeper_archive(FOLDER WHY FILE URL SHA256): FOLDER is where the archive was unpacked, or empty; WHY says why.
-function(innkeeper_archive folder why file url sha256)
-  set(${folder} "" PARENT_SCOPE)
+# innkeeper_archive(DIRECTORY WHY FILE URL SHA256): DIRECTORY is where the archive was unpacked, or empty; WHY says why.
+function(innkeeper_archive directory why file url sha256)
+  set(${directory} "" PARENT_SCOPE)
   if(INNKEEPER_ARCHIVES)
     set(archive "${INNKEEPER_ARCHIVES}/${file}")
     if(NOT EXISTS "${archive}")
@@ -68,18 +68,18 @@ function(innkeeper_archive folder why file url sha256)
     return()
   endif()
   string(MAKE_C_IDENTIFIER "innkeeper_${file}" name)
-  # No such folder, so that the archive's own build is not run: headers are all that is wanted.
+  # No such directory, so that the archive's own build is not run: headers are all that is wanted.
   FetchContent_Declare(${name} URL "${archive}" URL_HASH SHA256=${sha256} DOWNLOAD_EXTRACT_TIMESTAMP ON
                        SOURCE_SUBDIR none)
   FetchContent_MakeAvailable(${name})
   FetchContent_GetProperties(${name} SOURCE_DIR unpacked)
-  set(${folder} "${unpacked}" PARENT_SCOPE)
+  set(${directory} "${unpacked}" PARENT_SCOPE)
 endfunction()
 
-# innkeeper_headers(TARGET FOLDER [DEFINITION...])
-function(innkeeper_headers target folder)
+# innkeeper_headers(TARGET DIRECTORY [DEFINITION...])
+function(innkeeper_headers target directory)
   add_library(innkeeper_${target} INTERFACE)
-  target_include_directories(innkeeper_${target} SYSTEM INTERFACE "${folder}")
+  target_include_directories(innkeeper_${target} SYSTEM INTERFACE "${directory}")
   target_compile_definitions(innkeeper_${target} INTERFACE ${ARGN})
   add_library(${target}::${target} ALIAS innkeeper_${target})
 endfunction()
@@ -93,12 +93,12 @@ if(INNKEEPER_SQLITE_INCLUDE AND INNKEEPER_SQLITE_LIBRARY)
   target_include_directories(innkeeper_sqlite SYSTEM INTERFACE "${INNKEEPER_SQLITE_INCLUDE}")
   target_link_libraries(innkeeper_sqlite INTERFACE "${INNKEEPER_SQLITE_LIBRARY}" ${CMAKE_DL_LIBS} m)
 elseif(INNKEEPER_CLI OR INNKEEPER_TESTS OR INNKEEPER_BENCH)
-  innkeeper_archive(folder why sqlite-amalgamation-3460100.zip
+  innkeeper_archive(directory why sqlite-amalgamation-3460100.zip
                     https://www.sqlite.org/2024/sqlite-amalgamation-3460100.zip ${INNKEEPER_SQLITE_SHA256})
-  if(folder)
+  if(directory)
     enable_language(C)
-    add_library(innkeeper_sqlite STATIC "${folder}/sqlite3.c")
-    target_include_directories(innkeeper_sqlite SYSTEM INTERFACE "${folder}")
+    add_library(innkeeper_sqlite STATIC "${directory}/sqlite3.c")
+    target_include_directories(innkeeper_sqlite SYSTEM INTERFACE "${directory}")
     target_compile_definitions(innkeeper_sqlite PRIVATE SQLITE_THREADSAFE=1 SQLITE_OMIT_LOAD_EXTENSION)
     target_link_libraries(innkeeper_sqlite INTERFACE ${CMAKE_DL_LIBS} m)
   else()
@@ -113,10 +113,10 @@ endif()
 
 find_package(CLI11 QUIET)
 if(NOT CLI11_FOUND)
-  innkeeper_archive(folder why CLI11-2.3.2.tar.gz https://github.com/CLIUtils/CLI11/archive/v2.3.2.tar.gz
+  innkeeper_archive(directory why CLI11-2.3.2.tar.gz https://github.com/CLIUtils/CLI11/archive/v2.3.2.tar.gz
                     ${INNKEEPER_CLI11_SHA256})
-  if(folder)
-    innkeeper_headers(CLI11 "${folder}/include")
+  if(directory)
+    innkeeper_headers(CLI11 "${directory}/include")
   else()
     innkeeper_lacks(CLI11 "${why}" libcli11-dev cli11-devel cli11)
   endif()
@@ -134,21 +134,21 @@ endif()
 
 find_package(nlohmann_json QUIET)
 if(NOT nlohmann_json_FOUND)
-  set(folder "")
+  set(directory "")
   set(why "not installed, and Python's package nlohmann_json has no headers")
   if(Python3_EXECUTABLE)
     execute_process(
       COMMAND "${Python3_EXECUTABLE}" -c "import os, nlohmann_json; print(os.path.dirname(nlohmann_json.__file__))"
-      OUTPUT_VARIABLE folder ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+      OUTPUT_VARIABLE directory ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   endif()
-  if(NOT folder)
-    innkeeper_archive(folder why json-3.11.3.zip https://github.com/nlohmann/json/releases/download/v3.11.3/include.zip
+  if(NOT directory)
+    innkeeper_archive(directory why json-3.11.3.zip https://github.com/nlohmann/json/releases/download/v3.11.3/include.zip
                       ${INNKEEPER_JSON_SHA256})
   endif()
-  if(EXISTS "${folder}/include/nlohmann/json.hpp")
-    innkeeper_headers(nlohmann_json "${folder}/include")
-  elseif(EXISTS "${folder}/nlohmann/json.hpp") # an archive of one folder is unpacked without it
-    innkeeper_headers(nlohmann_json "${folder}")
+  if(EXISTS "${directory}/include/nlohmann/json.hpp")
+    innkeeper_headers(nlohmann_json "${directory}/include")
+  elseif(EXISTS "${directory}/nlohmann/json.hpp") # an archive of one directory is unpacked without it
+    innkeeper_headers(nlohmann_json "${directory}")
   else()
     innkeeper_lacks(nlohmann-json "${why}" nlohmann-json3-dev json-devel nlohmann_json)
   endif()

@@ -1,4 +1,4 @@
-# innkeeper_install_library(target): into the Python package's folder, finding PyTorch's libraries beside it
+# innkeeper_install_library(target): into the Python package's directory, finding PyTorch's libraries beside it
 # (site-packages/innkeeper and site-packages/torch/lib are neighbours).
 function(innkeeper_install_library target)
   set(rpath "$ORIGIN" "$ORIGIN/../torch/lib")
@@ -10,7 +10,7 @@ function(innkeeper_install_library target)
   add_dependencies(innkeeper_package ${target})
 endfunction()
 
-# A wheel takes the Python files from pyproject.toml; `cmake --install` makes the same folder by itself.
+# A wheel takes the Python files from pyproject.toml; `cmake --install` makes the same directory by itself.
 if(NOT SKBUILD)
   install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/innkeeper" DESTINATION . COMPONENT python
           PATTERN "__pycache__" EXCLUDE)

@@ -55,7 +55,7 @@ endforeach()
 add_library(innkeeper_libtorch INTERFACE)
 target_link_libraries(innkeeper_libtorch INTERFACE
   innkeeper_import_torch innkeeper_import_torch_cpu innkeeper_import_c10)
-# A CUDA build's libraries need others that lie in folders which only the loader knows.
+# A CUDA build's libraries need others that lie in directories which only the loader knows.
 target_link_options(innkeeper_libtorch INTERFACE -Wl,--allow-shlib-undefined)
 add_library(innkeeper_libtorch_python INTERFACE)
 target_link_libraries(innkeeper_libtorch_python INTERFACE innkeeper_import_torch_python innkeeper_libtorch)

@@ -33,9 +33,11 @@ def cuda_include_dirs(site: Path) -> list[str]:
         [*packages, site / "triton/backends/nvidia/include"],
     ]
     for places in candidates:
-        folders = [folder for place in places for folder in (place, place / "cccl") if folder.is_dir()]
-        if all(any((folder / header).exists() for folder in folders) for header in CUDA_HEADERS):
-            return [str(folder) for folder in folders]
+        directories = [
+            directory for place in places for directory in (place, place / "cccl") if directory.is_dir()
+        ]
+        if all(any((directory / header).exists() for directory in directories) for header in CUDA_HEADERS):
+            return [str(directory) for directory in directories]
     return []
 
 
@@ -45,13 +47,13 @@ def main() -> int:
     if found is None or found.origin is None:
         print(f"{sys.executable} has no PyTorch", file=sys.stderr)
         return 1
-    folder = Path(found.origin).parent
-    version = runpy.run_path(str(folder / "version.py"))
+    directory = Path(found.origin).parent
+    version = runpy.run_path(str(directory / "version.py"))
     facts = {
-        "DIR": str(folder),
+        "DIR": str(directory),
         "VERSION": version["__version__"],
         "CUDA": version["cuda"] or "",
-        "CUDA_INCLUDE_DIRS": ";".join(cuda_include_dirs(folder.parent)) if version["cuda"] else "",
+        "CUDA_INCLUDE_DIRS": ";".join(cuda_include_dirs(directory.parent)) if version["cuda"] else "",
         "PYTHON_INCLUDE_DIR": sysconfig.get_paths()["include"],
         "PYTHON_SUFFIX": sysconfig.get_config_var("EXT_SUFFIX"),
     }

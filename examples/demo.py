@@ -69,8 +69,8 @@ def run(name: str, device: str, training: Sequence[str], nodes: str = "") -> dic
 
     """
     print(f"\n{name}" + (f": {nodes}" if nodes else ""), flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "result.json"
+    with tempfile.TemporaryDirectory() as directory:
+        result = Path(directory) / "result.json"
         command = [
             sys.executable,
             str(HERE / "demo_run.py"),

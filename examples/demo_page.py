@@ -69,7 +69,7 @@ one seed: by plain PyTorch; on the managed device, {gpu} with room for all; and 
 nothing of memory.</p>
 </header>
 <main>
-<section class="cards" aria-label="At one glance">
+<section class="tiles" aria-label="At one glance">
 {same_bits(runs)}
 {less_memory(ample, tight)}
 {price(plain, ample, tight)}
@@ -141,10 +141,10 @@ def headline(runs: Sequence[Run]) -> str:
 # ---- at one glance
 
 
-def card(kind: str, title: str, big: str, body: str, note: str) -> str:
+def tile(kind: str, title: str, big: str, body: str, note: str) -> str:
     """One of the three answers; ``title``, ``big`` and ``note`` are text, ``body`` is HTML."""
     return (
-        f'<article class="card {kind}"><h2>{escape(title)}</h2><p class="big">{escape(big)}</p>'
+        f'<article class="tile {kind}"><h2>{escape(title)}</h2><p class="big">{escape(big)}</p>'
         f'{body}<p class="note">{escape(note)}</p></article>'
     )
 
@@ -167,7 +167,7 @@ def same_bits(runs: Sequence[Run]) -> str:
     )
     what = f"SHA-256 of all {runs[0]['parameters']:,} weights at the end"
     if not equal(runs):
-        return card(
+        return tile(
             "bad",
             "Different bits",
             "\N{BALLOT X} not equal",
@@ -179,7 +179,7 @@ def same_bits(runs: Sequence[Run]) -> str:
         if len({tuple(run["losses"]) for run in runs}) == 1
         else "not all losses"
     )
-    return card(
+    return tile(
         "same",
         "Same bits",
         "\N{CHECK MARK} all equal",
@@ -204,7 +204,7 @@ def less_memory(ample: Run, tight: Run) -> str:
     most, little = peak_of(ample), peak_of(tight)
     unit = bytes_unit(most)
     held = all(node["peak"] <= node["budget"] for node in tight["stats"]["nodes"].values())
-    return card(
+    return tile(
         "memory" if held else "bad",
         "Less memory",
         f"{unit.number(little)} of {unit.text(most)}",
@@ -235,7 +235,7 @@ def price(plain: Run, ample: Run, tight: Run) -> str:
         )
     else:
         whose = f"By plain PyTorch a step took {texts[0]}."
-    return card(
+    return tile(
         "price",
         "The price",
         f"{times(slow / fast if fast else None)} the time",
@@ -312,7 +312,7 @@ def how_made(runs: Sequence[Run], command: Sequence[str]) -> str:
     lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in facts.items())
     note = (
         "A simulated GPU computes with the CPU's kernels, so its bits are the CPU's. Its clock is a model of "
-        "a card's data sheet, not a measurement."
+        "a GPU's data sheet, not a measurement."
     )
     below = f'<p class="note">{escape(note)}</p>' if any(map(is_simulated, runs)) else ""
     return f'<div class="made"><h3>How this was made</h3><dl>{lines}</dl>{below}</div>'

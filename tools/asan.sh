@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The torch layer's C++ tests under AddressSanitizer, leaks included. LibTorch itself is not instrumented. The layer is
-# compiled again for it, which takes as long as make setup: so it is not part of make test. QUICK=1: the folder base
+# compiled again for it, which takes as long as make setup: so it is not part of make test. QUICK=1: the directory base
 # alone is compiled, to see that it works.
 source "$(dirname "$0")/common.sh"
 BUILD=build/torch-asan

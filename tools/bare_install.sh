@@ -5,10 +5,10 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends python3-venv python3-dev g++ >/dev/null
-folder=$(mktemp -d)
-log=$folder/log
-python3 -m venv "$folder/venv"
-PATH=$folder/venv/bin:$PATH
+directory=$(mktemp -d)
+log=$directory/log
+python3 -m venv "$directory/venv"
+PATH=$directory/venv/bin:$PATH
 
 if ! pip install . >"$log" 2>&1; then
   packages=$(sed -n 's/^ *Debian, Ubuntu: apt install //p' "$log" | head -n 1)
@@ -18,7 +18,7 @@ if ! pip install . >"$log" 2>&1; then
   apt-get install -y -qq --no-install-recommends $packages >/dev/null
   pip install . >"$log" 2>&1 || { tail -n 80 "$log"; echo "pip install . failed with what it asked for"; exit 1; }
 fi
-cd "$folder"
+cd "$directory"
 innkeeper --version
 innkeeper queue list
 python -c 'import innkeeper, torch; print(torch.ones(2, device="managed").sum().item(), innkeeper.__version__)'

@@ -106,9 +106,9 @@ def core_filter(changed: Iterable[str]) -> str:
         if parts[0] == "tests" and parts[1] in ("unit", "model", "fault", "stress"):
             files |= {TOP / name} if name.endswith("_test.cc") else set((TOP / name).parent.glob("*_test.cc"))
         if parts[0] == "src" and parts[1] in table:
-            above = {folder for folder in table if parts[1] in reach(folder, table)}
-            for folder in above:
-                files |= set((TOP / "tests/unit" / folder).glob("*_test.cc"))
+            above = {directory for directory in table if parts[1] in reach(directory, table)}
+            for directory in above:
+                files |= set((TOP / "tests/unit" / directory).glob("*_test.cc"))
             if above & {"residency", "queue", "lease"}:
                 for part in ("model", "fault", "stress"):
                     files |= set((TOP / "tests" / part).glob("*_test.cc"))

@@ -158,14 +158,14 @@ def _source(word: str, root: Path) -> str | None:
     built = re.fullmatch(r"build/([\w-]+)/(bench|tests|src/cli)/(\w+)", word)
     if built is None:
         return word if (root / word).is_file() else None
-    preset, folder, name = built.groups()
+    preset, directory, name = built.groups()
     presets = json.loads((root / "CMakePresets.json").read_text())["configurePresets"]
     if preset not in {"wheel", *(row["name"] for row in presets)}:
         return None
-    if folder == "tests":  # core's tests are one program
+    if directory == "tests":  # core's tests are one program
         source = "tests/CMakeLists.txt"
     else:
-        source = "src/cli/main.cc" if folder == "src/cli" else f"{folder}/{name}.cc"
+        source = "src/cli/main.cc" if directory == "src/cli" else f"{directory}/{name}.cc"
     return source if (root / source).is_file() else None
 
 

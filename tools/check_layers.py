@@ -16,7 +16,7 @@ from pathlib import Path
 TOP = Path(__file__).parent.parent
 SRC = TOP / "src"
 PUBLIC = TOP / "include" / "innkeeper"
-PUBLIC_FOLDER, PUBLIC_TORCH_FOLDER = "include/innkeeper", "include/innkeeper/torch"
+PUBLIC_LAYER, PUBLIC_TORCH_LAYER = "include/innkeeper", "include/innkeeper/torch"
 TORCH_ROWS = {"torch": {"residency", "board", "trace", "sim", "config"}, "bindings": {"torch", "lease"}}
 # Directories inside a directory, lowest first: a file may include only files of its own directory and of rows
 # above its own. "." are the files beside the directories that have no row of their own name.
@@ -25,7 +25,7 @@ INNER_ROWS = {
         (".",), ("process",), ("registry",), ("memory",), ("accelerator",), ("cuda", "sim"), ("random",),
         ("operator",), ("kernels",), ("distributed",), ("start",),
     ),
-    "cli": ((".",), ("cards",), ("grant",), ("doctor", "measure", "queue", "setup"), ("main",)),
+    "cli": ((".",), ("gpus",), ("grant",), ("doctor", "measure", "queue", "setup"), ("main",)),
     # The engine's parts: a file beside the directories has a row of its own.
     "residency": (
         ("block",), ("books",), ("movement",), ("evictor",), ("operands",), ("recomputer",),
@@ -38,7 +38,7 @@ PROGRAM_ROW = re.compile(r"set\(CLI_DEPS ([\w\s]+)\)")
 LAYER = re.compile(r"innkeeper_layer\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 FOREIGN = {
-    "PyTorch": (re.compile(r"(torch|ATen|c10|caffe2)/"), {"torch", "bindings", PUBLIC_TORCH_FOLDER}),
+    "PyTorch": (re.compile(r"(torch|ATen|c10|caffe2)/"), {"torch", "bindings", PUBLIC_TORCH_LAYER}),
     "Python": (
         re.compile(
             r"(Python\.h|pybind11/|torch/extension\.h|torch/csrc/(?!distributed/c10d/|autograd/(?!python)))"
@@ -59,10 +59,10 @@ def direct_links() -> dict[str, set[str]]:
     return table
 
 
-def reach(folder: str, table: dict[str, set[str]]) -> set[str]:
-    """The directories that `folder` may include: its own and all it links, directly or not."""
+def reach(layer: str, table: dict[str, set[str]]) -> set[str]:
+    """The directories that `layer` may include: its own and all it links, directly or not."""
     seen: set[str] = set()
-    waiting = [folder]
+    waiting = [layer]
     while waiting:
         name = waiting.pop()
         if name not in seen:
@@ -81,12 +81,12 @@ def cycles(table: dict[str, set[str]]) -> list[str]:
     ]
 
 
-def sources_of(folder: Path) -> list[Path]:
+def sources_of(layer: Path) -> list[Path]:
     """The C++ files of a directory, however deep."""
-    return sorted(path for path in folder.rglob("*") if path.suffix in (".h", ".cc"))
+    return sorted(path for path in layer.rglob("*") if path.suffix in (".h", ".cc"))
 
 
-def problems_of(path: Path, folder: str, allowed: set[str], folders: set[str]) -> list[str]:
+def problems_of(path: Path, layer: str, allowed: set[str], layers: set[str]) -> list[str]:
     """One line for each #include of `path` that its directory may not have."""
     found = []
     text = path.read_text()
@@ -94,49 +94,49 @@ def problems_of(path: Path, folder: str, allowed: set[str], folders: set[str]) -
         quote, name = match.groups()
         place = f"{path.relative_to(TOP)}:{text.count(chr(10), 0, match.start(2)) + 1}"
         first = name.split("/")[0]
-        ours = quote == '"' and first in folders and (SRC / name).exists()
+        ours = quote == '"' and first in layers and (SRC / name).exists()
         if ours:
             if first not in allowed:
-                found.append(f"{place}: {folder} may not include {name}, only {sorted(allowed)}")
+                found.append(f"{place}: {layer} may not include {name}, only {sorted(allowed)}")
             continue
         for what, (pattern, where) in FOREIGN.items():
-            if pattern.match(name) and folder not in where:
+            if pattern.match(name) and layer not in where:
                 found.append(f"{place}: only {' and '.join(sorted(where))} may include {what}'s {name}")
-        if quote == '"' and first in folders:
+        if quote == '"' and first in layers:
             found.append(f"{place}: {name} does not exist")
     return found
 
 
-def directory_of(path: Path, folder: str) -> str:
-    """The entry of INNER_ROWS that stands for a file of src/FOLDER."""
-    parts = path.relative_to(SRC / folder).parts
+def directory_of(path: Path, layer: str) -> str:
+    """The entry of INNER_ROWS that stands for a file of src/LAYER."""
+    parts = path.relative_to(SRC / layer).parts
     if len(parts) > 1:
         return parts[0]
-    return path.stem if any(path.stem in row for row in INNER_ROWS[folder]) else "."
+    return path.stem if any(path.stem in row for row in INNER_ROWS[layer]) else "."
 
 
-def inner_problems(folder: str) -> list[str]:
+def inner_problems(layer: str) -> list[str]:
     """One line for each #include that goes upward or sideways between the directories of a directory."""
-    level = {name: number for number, row in enumerate(INNER_ROWS[folder]) for name in row}
+    level = {name: number for number, row in enumerate(INNER_ROWS[layer]) for name in row}
     found = []
-    for path in sources_of(SRC / folder):
-        own = directory_of(path, folder)
+    for path in sources_of(SRC / layer):
+        own = directory_of(path, layer)
         if own not in level:
             found.append(f"{path.relative_to(TOP)}: {own} has no row in INNER_ROWS")
             continue
         for _, name in INCLUDE.findall(path.read_text()):
-            if not name.startswith(f"{folder}/") or not (SRC / name).exists():
+            if not name.startswith(f"{layer}/") or not (SRC / name).exists():
                 continue
-            other = directory_of(SRC / name, folder)
+            other = directory_of(SRC / name, layer)
             if other != own and level.get(other, len(level)) >= level[own]:
                 found.append(f"{path.relative_to(TOP)}: {own} may not include {name}")
     return found
 
 
-def circles_of_files(folder: str) -> list[str]:
+def circles_of_files(layer: str) -> list[str]:
     """One line for each file of a directory that includes itself through others."""
     table: dict[str, set[str]] = {}
-    for path in sources_of(SRC / folder):
+    for path in sources_of(SRC / layer):
         own = str(path.relative_to(SRC).with_suffix(""))
         names = {name.removesuffix(".h") for _, name in INCLUDE.findall(path.read_text())}
         table.setdefault(own, set()).update(names - {own})
@@ -147,25 +147,25 @@ def circles_of_files(folder: str) -> list[str]:
 def main() -> int:
     """Checks all of src/; returns the exit status."""
     table = direct_links()
-    folders = {path.name for path in SRC.iterdir() if path.is_dir()}
-    found = [f"src/{name} is no layer: it has no innkeeper_layer()" for name in sorted(folders - set(table))]
-    found += [f"{name}: no folder {link} to link" for name in table for link in table[name] - set(table)]
+    layers = {path.name for path in SRC.iterdir() if path.is_dir()}
+    found = [f"src/{name} is no layer: it has no innkeeper_layer()" for name in sorted(layers - set(table))]
+    found += [f"{name}: no layer {link} to link" for name in table for link in table[name] - set(table)]
     if not found:
         found = cycles(table)
     checked = 0
     if not found:
-        for folder in sorted(folders):
-            for path in sources_of(SRC / folder):
+        for layer in sorted(layers):
+            for path in sources_of(SRC / layer):
                 checked += 1
-                found += problems_of(path, folder, reach(folder, table), folders)
+                found += problems_of(path, layer, reach(layer, table), layers)
         for path in sources_of(PUBLIC):
             checked += 1
             with_torch = (PUBLIC / "torch") in path.parents
-            found += problems_of(path, PUBLIC_TORCH_FOLDER if with_torch else PUBLIC_FOLDER, set(), folders)
-        for folder in sorted(INNER_ROWS):
-            found += inner_problems(folder)
-        for folder in WITHOUT_CIRCLES:
-            found += circles_of_files(folder)
+            found += problems_of(path, PUBLIC_TORCH_LAYER if with_torch else PUBLIC_LAYER, set(), layers)
+        for layer in sorted(INNER_ROWS):
+            found += inner_problems(layer)
+        for layer in WITHOUT_CIRCLES:
+            found += circles_of_files(layer)
     print("\n".join(found) if found else f"layers: {checked} files keep to the table")
     return 1 if found else 0
 

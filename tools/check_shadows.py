@@ -15,7 +15,7 @@ from pathlib import Path
 from needs import strings_of
 
 TOP = Path(__file__).resolve().parent.parent
-FOLDERS = ["bench", "cmake", "docs", "examples", "python", "src", "tests", "tools"]
+DIRECTORIES = ["bench", "cmake", "docs", "examples", "python", "src", "tests", "tools"]
 GROUPS = ["requires", "test", "demo", "lint"]
 OURS = {"innkeeper", "torch"}
 
@@ -28,7 +28,9 @@ def taken(project: str) -> set[str]:
 
 def shadows(top: Path, names: set[str]) -> list[str]:
     """One line for each script or directory of scripts that hides a module."""
-    files = [path for folder in FOLDERS for path in (top / folder).rglob("*.py")] + list(top.glob("*.py"))
+    files = [path for directory in DIRECTORIES for path in (top / directory).rglob("*.py")] + list(
+        top.glob("*.py")
+    )
     scripts = {path for path in files if not (path.parent / "__init__.py").exists()}
     packages = {path.parent for path in files if path.name == "__init__.py"}
     beside = {package for package in packages if any(script.parent == package.parent for script in scripts)}

@@ -23,17 +23,17 @@ skip() {
   exit 0
 }
 
-# unpack WHEEL FOLDER PATTERN: the wheel's files whose names match the pattern.
+# unpack WHEEL DIRECTORY PATTERN: the wheel's files whose names match the pattern.
 unpack() {
   "$VENV_PYTHON" - "$@" <<'PY'
 import re, sys, zipfile
-wheel, folder, pattern = sys.argv[1:]
+wheel, directory, pattern = sys.argv[1:]
 with zipfile.ZipFile(wheel) as archive:
-    archive.extractall(folder, [name for name in archive.namelist() if re.search(pattern, name)])
+    archive.extractall(directory, [name for name in archive.namelist() if re.search(pattern, name)])
 PY
 }
 
-# headers REQUIREMENT FOLDER PATTERN: those files of a package from pip, once.
+# headers REQUIREMENT DIRECTORY PATTERN: those files of a package from pip, once.
 headers() {
   [ -e "$2/.complete" ] && return 0
   local download=$CACHE/download
@@ -51,7 +51,7 @@ newest() {
     "$VENV_PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["install"][0]["metadata"]["version"].split("+")[0])'
 }
 
-# The folder of PyTorch's headers for a version, or ours.
+# The directory of PyTorch's headers for a version, or ours.
 include_of() {
   if [ "$1" = ours ]; then
     "$VENV_PYTHON" -c 'import importlib.util, pathlib
@@ -77,8 +77,8 @@ check() {
   local flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fvisibility=hidden
     -DINNKEEPER_WITH_CUDA -DTORCH_EXTENSION_NAME=_C '-DINNKEEPER_VERSION="0"' -Isrc -Iinclude
     -isystem "$include" -isystem "$include/torch/csrc/api/include" -isystem "$PYTHON_INCLUDE")
-  local folder
-  for folder in "$CACHE"/cuda*/nvidia/*/include; do flags+=(-isystem "$folder"); done
+  local directory
+  for directory in "$CACHE"/cuda*/nvidia/*/include; do flags+=(-isystem "$directory"); done
   # A build without CUDA has its headers, but not this one that says how it was configured.
   [ -e "$include/c10/cuda/impl/cuda_cmake_macros.h" ] || flags+=(-DC10_CUDA_NO_CMAKE_CONFIGURE_FILE)
   if [ "${PCH:-on}" = on ]; then

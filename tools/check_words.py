@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 TOP = Path(os.environ.get("WORDS_OF", Path(__file__).parent.parent))  # elsewhere for tests
 LIST = TOP / "tools" / "words.txt"
-FOLDERS = ("src", "include", "python", "tools", "bench", "tests", "examples", "cmake", "docs")
+DIRECTORIES = ("src", "include", "python", "tools", "bench", "tests", "examples", "cmake", "docs")
 PRONOUNS = r"whoever|whomever|who|whom|nobody|somebody|anybody|everybody"
 LONE_WHAT = r"what (?:is|was|are|were|it|they|he|does|has|have|had|may|can|must|this|that|the|a|an|no|not)\b"
 # A comment behind code that begins so goes on with another one's sentence.
@@ -60,8 +60,8 @@ def limits() -> list[Limit]:
 def files(*endings: str) -> list[Path]:
     """Files of the repository, but for this tool and its list."""
     found = [path for path in TOP.iterdir() if path.name.endswith(endings)]
-    for folder in FOLDERS:
-        found += [path for path in sorted((TOP / folder).rglob("*")) if path.name.endswith(endings)]
+    for directory in DIRECTORIES:
+        found += [path for path in sorted((TOP / directory).rglob("*")) if path.name.endswith(endings)]
     return [path for path in found if path.is_file() and path not in (LIST, Path(__file__).resolve())]
 
 
@@ -134,10 +134,10 @@ def declarations(source: str, name: str) -> int:
     return count
 
 
-def largest_class(folder: str) -> int:
+def largest_class(directory: str) -> int:
     """Declarations of the class with most, in the headers of a directory."""
     most = 0
-    for path in (TOP / folder).glob("*.h"):
+    for path in (TOP / directory).glob("*.h"):
         source = path.read_text()
         for name in re.findall(r"^(?:class|struct) (\w+)[^;]*{$", source, re.MULTILINE):
             most = max(most, declarations(source, name))

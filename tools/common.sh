@@ -1,4 +1,4 @@
-# Sourced by the scripts of this folder: where things are, how to print what runs, and --help: the words at a
+# Sourced by the scripts of this directory: where things are, how to print what runs, and --help: the words at a
 # script's head.
 set -euo pipefail
 case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;; esac

@@ -17,20 +17,20 @@ site_of() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
 # environment NAME: with the packages of pyproject.toml's group compat-NAME, and all that $VENV has.
 environment() {
-  local folder=$OUT/$1 below wanted
+  local directory=$OUT/$1 below wanted
   below=$(site_of "$VENV_PYTHON")
   wanted=$("$VENV_PYTHON" tools/needs.py "compat-$1")
-  [ "$(cat "$folder/.needs" 2>/dev/null)" != "$below $wanted" ] || return 0
-  echo "Installing ${wanted//$'\n'/ } into $folder"
-  rm -rf "$folder"
-  "$VENV_PYTHON" -m venv "$folder"
-  echo "$below" >"$(site_of "$folder/bin/python")/below.pth"
+  [ "$(cat "$directory/.needs" 2>/dev/null)" != "$below $wanted" ] || return 0
+  echo "Installing ${wanted//$'\n'/ } into $directory"
+  rm -rf "$directory"
+  "$VENV_PYTHON" -m venv "$directory"
+  echo "$below" >"$(site_of "$directory/bin/python")/below.pth"
   "$VENV_PYTHON" -c 'import importlib.metadata as found; print("torch==" + found.version("torch"))' \
     >"$OUT/constraints.txt"
-  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --no-compile \
+  "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --no-compile \
     --constraint "$OUT/constraints.txt" --requirement /dev/stdin <<<"$wanted" 2>"$OUT/pip.log" ||
     { echo "not tried, for want of packages: $(tail -n 1 "$OUT/pip.log")"; return 1; }
-  echo "$below $wanted" >"$folder/.needs"
+  echo "$below $wanted" >"$directory/.needs"
 }
 
 # part NAME: into $OUT/NAME.json. Fails where something is not the CPU's.

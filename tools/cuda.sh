@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The CUDA part without a card: an unchanged CUDA build of PyTorch on tests/fake_cuda, a runtime of our own in which work
-# runs as late as it may (docs/design/fake_cuda.md). It is no card and says nothing of speed.
+# The CUDA part without a GPU: an unchanged CUDA build of PyTorch on tests/fake_cuda, a runtime of our own in which work
+# runs as late as it may (docs/design/fake_cuda.md). It is no GPU and says nothing of speed.
 #   TORCH="2.11.0 newest"   these versions of PyTorch (2.11.0)      TIER="1 2"   which tests (both)
 #   MODES="late random:7"   when work runs (tier one: late early random:1 random:2 random:3; tier two: late)
 #   PYTEST_ARGS="-k bits"   only these tests                        BUILD_ONLY=1 build and stop
 #
 # PyTorch's wheel (half a gigabyte; none of NVIDIA's other packages) and Triton are fetched once and unpacked into a
-# virtual environment of its own under ${XDG_CACHE_HOME:-~/.cache}/innkeeper/cuda, which `make clean` leaves alone. Where
-# they cannot be had this says so, and that is no failure.
+# virtual environment of its own under ${XDG_CACHE_HOME:-~/.cache}/innkeeper/cuda, which `make clean` leaves alone.
+# Where they cannot be had this says so, and that is no failure.
 source "$(dirname "$0")/common.sh"
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/innkeeper/cuda
 PYTHON_TAG=py$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -28,35 +28,35 @@ resolve() {
       2>/dev/null
 }
 
-# download FOLDER REQUIREMENT...: into an empty folder; says how many bytes.
+# download DIRECTORY REQUIREMENT...: into an empty directory; says how many bytes.
 download() {
-  local folder=$1
+  local directory=$1
   shift
-  rm -rf "$folder"
+  rm -rf "$directory"
   "$PYTHON" -m pip download --quiet --disable-pip-version-check --no-deps --no-cache-dir --only-binary=:all: \
-    --dest "$folder" "$@" 2>"$CACHE/pip.log" || return 1
-  echo "fetched $* ($(du -cb "$folder"/* | tail -n 1 | cut -f1) bytes)"
+    --dest "$directory" "$@" 2>"$CACHE/pip.log" || return 1
+  echo "fetched $* ($(du -cb "$directory"/* | tail -n 1 | cut -f1) bytes)"
 }
 
 # environment VERSION: a virtual environment with that CUDA build of PyTorch, and CUDA's headers beside it. Once.
 environment() {
-  local version=$1 folder=$CACHE/torch-$1-$PYTHON_TAG wheel=$CACHE/download-$$ cuda
-  if [ ! -e "$folder/.complete" ]; then
-    rm -rf "$folder"
-    "$PYTHON" -m venv "$folder" >"$CACHE/pip.log" || { rm -rf "$folder"; return 1; }
+  local version=$1 directory=$CACHE/torch-$1-$PYTHON_TAG wheel=$CACHE/download-$$ cuda
+  if [ ! -e "$directory/.complete" ]; then
+    rm -rf "$directory"
+    "$PYTHON" -m venv "$directory" >"$CACHE/pip.log" || { rm -rf "$directory"; return 1; }
     download "$wheel" "torch==$version" || { rm -rf "$wheel"; return 1; }
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile "$wheel"/*.whl \
-      2>"$CACHE/pip.log" || { rm -rf "$wheel" "$folder"; return 1; }
+    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile "$wheel"/*.whl \
+      2>"$CACHE/pip.log" || { rm -rf "$wheel" "$directory"; return 1; }
     rm -rf "$wheel"
-    touch "$folder/.complete"
+    touch "$directory/.complete"
   fi
   # Triton's interpreter takes arrays of one element for numbers, which NumPy 2.4 does not any more.
-  if ! "$folder/bin/python" -c "import numpy, pytest, sympy, triton, xdist; int(numpy.ones(1))" 2>/dev/null; then
+  if ! "$directory/bin/python" -c "import numpy, pytest, sympy, triton, xdist; int(numpy.ones(1))" 2>/dev/null; then
     # shellcheck disable=SC2046
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile pytest pytest-xdist \
-      "numpy<2.4" $("$folder/bin/python" tools/cuda_needs.py) 2>"$CACHE/pip.log" || { cat "$CACHE/pip.log"; return 1; }
+    "$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile pytest pytest-xdist \
+      "numpy<2.4" $("$directory/bin/python" tools/cuda_needs.py) 2>"$CACHE/pip.log" || { cat "$CACHE/pip.log"; return 1; }
   fi
-  cuda=$("$folder/bin/python" tools/cuda_needs.py --cuda)
+  cuda=$("$directory/bin/python" tools/cuda_needs.py --cuda)
   [ -n "$cuda" ] || { echo "PyTorch $version of this registry was built without CUDA"; return 1; }
   HEADERS=$CACHE/headers-$cuda
   if [ ! -e "$HEADERS/.complete" ]; then
@@ -68,7 +68,7 @@ environment() {
     rm -rf "$HEADERS/unpacked" "$wheel"
     touch "$HEADERS/.complete"
   fi
-  ENVIRONMENT=$folder
+  ENVIRONMENT=$directory
 }
 
 # build VERSION: the package, installed apart, since a module in the build tree would find the build's library; the

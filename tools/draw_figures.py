@@ -19,7 +19,7 @@ from pathlib import Path
 import check_layers
 
 TOP = Path(__file__).parent.parent
-FOLDER = TOP / "docs" / "internals"
+DIRECTORY = TOP / "docs" / "internals"
 FONT = "font-family='Helvetica, Arial, sans-serif'"
 INK, PALE, LINE, STRONG = "#1f2933", "#eef2f7", "#7b8794", "#1d4ed8"
 
@@ -96,7 +96,10 @@ def layers() -> Figure:
     words = "; ".join(f"{name} links {', '.join(sorted(table[name])) or 'nothing'}" for name in sorted(table))
     figure = Figure("Layers of the sources", f"Lowest first. {words}.", width, height)
     figure.text(
-        330, 24, "src/: a folder links only folders below it", extra=" font-weight='bold' font-size='13'"
+        330,
+        24,
+        "src/: a directory links only directories below it",
+        extra=" font-weight='bold' font-size='13'",
     )
     figure.text(830, 24, "inside src/torch", extra=" font-weight='bold' font-size='13'")
     for level, names in rows.items():
@@ -278,10 +281,10 @@ def main() -> int:
     """Writes the figures, or checks them."""
     stale = []
     for draw in FIGURES:
-        path = FOLDER / f"{draw.__name__}.svg"
+        path = DIRECTORY / f"{draw.__name__}.svg"
         text = draw().svg()
         if "--check" not in sys.argv:
-            FOLDER.mkdir(exist_ok=True)
+            DIRECTORY.mkdir(exist_ok=True)
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
             stale.append(str(path.relative_to(TOP)))

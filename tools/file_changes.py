@@ -6,7 +6,8 @@ change is a step from a function of one file to a function of another, by a call
 figure counts steps from one part of the engine to another, as tools/check_layers.py names the parts; `block`
 and `books` hold the data that all parts share, so there their functions are part of their caller, too.
 
-Usage: file_changes.py [--list]. Requires `make check` once: the core's other layers are linked from build/dev.
+Usage: file_changes.py [--list]. Requires `make check` once: the core's other layers are linked from
+build/dev.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DATA = ("block/", "books/")
 UNCOUNTED = "/usr/,/include/,.h"
 
 
-def compiled(folder: Path) -> Path:
+def compiled(directory: Path) -> Path:
     """The program, with src/residency instrumented and the other layers as they are built."""
     sources = sorted((TOP / "src" / "residency").rglob("*.cc"))
     libraries = [BUILD / name / f"libinnkeeper_{name}.a" for name in OTHERS]
@@ -45,11 +46,11 @@ def compiled(folder: Path) -> Path:
     counted = ["-finstrument-functions", f"-finstrument-functions-exclude-file-list={UNCOUNTED}"]
     objects = []
     for source in [*sources, *sorted((TOP / "tests" / "support").glob("faulty_device*.cc"))]:
-        target = folder / f"{source.stem}.o"
+        target = directory / f"{source.stem}.o"
         ours = counted if source in sources else []
         subprocess.run(["c++", *flags, *ours, "-c", str(source), "-o", str(target)], check=True)
         objects.append(str(target))
-    program = folder / "fetch"
+    program = directory / "fetch"
     subprocess.run(
         ["c++", *flags, str(TOP / "tools" / "file_changes" / "fetch.cc"), *objects, "-Wl,--start-group",
          *map(str, libraries), "-Wl,--end-group", "-pthread", "-ldl", "-o", str(program)],

@@ -6,7 +6,7 @@
 #   USER_MODE=1   and where nobody is root: with a home and a virtual environment of its own, and this machine's
 #                 packages. Root becomes `nobody` for it.
 # How this machine fetches packages is taken along: apt's sources and its options about fetching, pip's settings and
-# the folders that these name, certificates, proxies. SOURCES=FILE names other sources for apt, TMPDIR another place
+# the directories that these name, certificates, proxies. SOURCES=FILE names other sources for apt, TMPDIR another place
 # than /var/tmp, KEEP=1 leaves all behind for a look.
 source "$(dirname "$0")/common.sh"
 source tools/apt.sh
@@ -20,7 +20,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# clone FOLDER
+# clone DIRECTORY
 clone() {
   local changed
   changed=$(git status --porcelain | wc -l)
@@ -42,7 +42,7 @@ variables() {
     while read -r name; do printf '%s\0' "$name=${!name}"; done
 }
 
-# Files and folders of this machine that settings of pip or of certificates name; of an index (PEP 503) what stands
+# Files and directories of this machine that settings of pip or of certificates name; of an index (PEP 503) what stands
 # beside it too, since its pages link there.
 named_places() {
   { cat /etc/pip.conf "$HOME"/.config/pip/pip.conf "$HOME"/.pip/pip.conf 2>/dev/null
@@ -92,7 +92,7 @@ in_an_empty_debian() {
     root=$1 count=$2 named=("${@:3:$2}")
     shift $((2 + count))
     mount -t proc proc "$root/proc"
-    for folder in sys dev dev/pts; do mount --bind "/$folder" "$root/$folder"; done
+    for directory in sys dev dev/pts; do mount --bind "/$directory" "$root/$directory"; done
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
     for path in "${named[@]}"; do
       [ ! -e "$root$path" ] || continue

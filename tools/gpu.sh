@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The tests that need a GPU, with the PyTorch that python3 already has: no network, no environment of our own,
 # no compiler cache. Where there is no such GPU it says why, and that is no failure.
-#   OUT=FOLDER         where the figures go (else build/gpu)
+#   OUT=DIRECTORY      where the figures go (else build/gpu)
 #   PYTEST_ARGS="-k 'test_bits or test_evictions'"   only these tests; quotes inside count as a shell's
-#   BUILD_ONLY=1       build and stop; needs a CUDA build of PyTorch, but no card
+#   BUILD_ONLY=1       build and stop; needs a CUDA build of PyTorch, but no GPU
 #   BUILT=1            build nothing: build/gpu/site is there
 source "$(dirname "$0")/common.sh"
 source tools/gpu_site.sh

@@ -1,5 +1,5 @@
 # Sourced by the scripts that want a GPU: the package for the PyTorch that python3 already has, in build/gpu/site.
-#   BUILD_ONLY=1   needs a CUDA build of PyTorch, but no card
+#   BUILD_ONLY=1   needs a CUDA build of PyTorch, but no GPU
 #   BUILT=1        take build/gpu/site as it is: it was made beforehand, on another machine say
 
 # Prints why nothing can run on a GPU here; nothing where it can.

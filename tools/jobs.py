@@ -66,7 +66,7 @@ VERIFY_ROWS = [
     ],
     [
         Job("bench", "every benchmark in its short form", "QUICK=1 tools/bench.sh", 7),
-        Job("cuda", "the CUDA part on a runtime without a card", "TIER=1 MODES=late tools/cuda.sh", 8),
+        Job("cuda", "the CUDA part on a runtime without a GPU", "TIER=1 MODES=late tools/cuda.sh", 8),
         Job("fuzz", "what reads text, and calls to the engine, by libFuzzer", "tools/fuzz.sh 60", 4),
     ],
     [

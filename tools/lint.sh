@@ -46,7 +46,7 @@ tidy() {
   tool=$(find_tool clang-tidy)
   clang=$(find_tool clang++)
   if [ -z "$tool" ] || [ -z "$clang" ]; then die "clang and clang-tidy are not installed"; fi
-  # A folder of its own: `make test` configures the preset's while its tests run this.
+  # A directory of its own: `make test` configures the preset's while its tests run this.
   cmake --preset clang-thread-safety -B build/tidy -DINNKEEPER_CLI=ON -DINNKEEPER_UNITY=OFF \
     -DCMAKE_CXX_COMPILER="$clang" >/dev/null
   find src -name '*.cc' ! -path 'src/torch/*' ! -path 'src/bindings/*' | some | tr '\n' '\0' |

@@ -40,14 +40,14 @@ def main(arguments: list[str]) -> int:
                 continue
             name = path.relative_to(TOP).as_posix()
             lines = len(path.read_text().splitlines())
-            folder = "/".join(name.split("/")[:2]) if name.count("/") > 1 else top
-            lines_of[folder] += lines
-            files_of[folder] += 1
+            directory = "/".join(name.split("/")[:2]) if name.count("/") > 1 else top
+            lines_of[directory] += lines
+            files_of[directory] += 1
             if lines > caps.get(name, cap):
                 too_long.append(f"{name}: {lines} lines, cap {caps.get(name, cap)}")
     if "--list" in arguments:
-        for folder in sorted(lines_of):
-            print(f"{folder:24} {files_of[folder]:4} files {lines_of[folder]:6} lines")
+        for directory in sorted(lines_of):
+            print(f"{directory:24} {files_of[directory]:4} files {lines_of[directory]:6} lines")
     print(f"sizes: {files_of.total()} files, {lines_of.total()} lines, {len(too_long) or 'none'} too long")
     if too_long:
         print("\nToo long; split, or say why not in tools/loc_allowed.txt:", *too_long, sep="\n")

@@ -35,7 +35,7 @@ from mutation import Mutant, draw, read_lists
 TOP = Path(__file__).parent.parent
 SCRATCH = TOP / "build" / "mutants"
 REPORT = TOP / "build" / "mutants.md"
-CORE_FOLDERS = ["src/plan", "src/residency", "src/sim", "src/trace"]
+CORE_DIRECTORIES = ["src/plan", "src/residency", "src/sim", "src/trace"]
 TORCH_TESTS = [  # tests that most mutants fail first
     "tests/python/scripts/test_cuda_devices.py",
     "tests/python/device/test_mixed.py",
@@ -73,24 +73,24 @@ VERDICTS = [KILLED, SURVIVED, NOT_BUILT, NOT_APPLIED]
 
 
 def run(
-    command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None = None
+    command: list[str], directory: Path, limit_s: float, env: dict[str, str] | None = None
 ) -> tuple[int, str]:
     """Runs a command, and ends its processes with it; (exit status, end of its output). 124: too long."""
     with tempfile.TemporaryFile() as output:  # a mutant may print gigabytes until its time is over
-        status = run_to(output, command, folder, limit_s, env)
+        status = run_to(output, command, directory, limit_s, env)
         output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT_OUTPUT))
         return status, output.read().decode(errors="replace")
 
 
 def run_to(
-    output: IO[bytes], command: list[str], folder: Path, limit_s: float, env: dict[str, str] | None
+    output: IO[bytes], command: list[str], directory: Path, limit_s: float, env: dict[str, str] | None
 ) -> int:
     """The same, with all output to a file; the exit status."""
     mark = secrets.token_hex(8)
     MARKS[mark] = None
     with subprocess.Popen(
         command,
-        cwd=folder,
+        cwd=directory,
         env={**os.environ, **(env or {}), "INNKEEPER_TEST_RUN": mark},
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -138,9 +138,9 @@ def end(number: int, _frame: object) -> None:
     os._exit(128 + number)
 
 
-def must(command: list[str], folder: Path, env: dict[str, str] | None = None) -> str:
+def must(command: list[str], directory: Path, env: dict[str, str] | None = None) -> str:
     """Runs a command that has to succeed."""
-    status, output = run(command, folder, 7200, env)
+    status, output = run(command, directory, 7200, env)
     if status != 0:
         raise SystemExit(f"{' '.join(command)}: exit status {status}\n{output[-4000:]}")
     return output
@@ -300,7 +300,7 @@ def parse() -> argparse.Namespace:
         "--minutes", type=float, default=math.inf, help="begin no mutant after so long: for runs in parts"
     )
     parser.add_argument("--torch", action="store_true", help="the mutants of src/torch instead of core's")
-    parser.add_argument("--cuda", action="store_true", help="the mutants of what only a card runs")
+    parser.add_argument("--cuda", action="store_true", help="the mutants of what only a GPU runs")
     parser.add_argument(
         "--python", default=sys.executable, help="with --torch: a Python that has PyTorch and pytest"
     )
@@ -327,8 +327,8 @@ def resumes(args: argparse.Namespace) -> bool:
 def choose(args: argparse.Namespace, base_text: Path) -> list[Mutant]:
     """The mutants to try of the tree at `base_text`, before those that do not compile are left out."""
     if args.random:
-        folders = ["src/torch"] if args.torch else CORE_FOLDERS
-        mutants = draw(base_text, folders, args.seed)
+        directories = ["src/torch"] if args.torch else CORE_DIRECTORIES
+        mutants = draw(base_text, directories, args.seed)
     else:
         lists = read_lists(base_text / "tools" / "mutants")
         mutants = [m for m in lists if kind_of(m) == kind_wanted(args)]

@@ -77,9 +77,9 @@ def read_list(path: Path) -> list[Mutant]:
     return mutants
 
 
-def read_lists(folder: Path) -> list[Mutant]:
+def read_lists(directory: Path) -> list[Mutant]:
     """The mutants of all lists, and the assurance that names differ."""
-    mutants = [mutant for path in sorted(folder.glob("*.txt")) for mutant in read_list(path)]
+    mutants = [mutant for path in sorted(directory.glob("*.txt")) for mutant in read_list(path)]
     names = [mutant.name for mutant in mutants]
     for name in names:
         if names.count(name) > 1:
@@ -133,11 +133,11 @@ def places_of(file: str, text: str) -> list[Mutant]:
     return found
 
 
-def draw(top: Path, folders: list[str], seed: int) -> list[Mutant]:
+def draw(top: Path, directories: list[str], seed: int) -> list[Mutant]:
     """Every place of every file, in an order that depends on the seed; the caller takes the first ones."""
     places = []
-    for folder in folders:
-        for path in sorted((top / folder).rglob("*")):
+    for directory in directories:
+        for path in sorted((top / directory).rglob("*")):
             if path.suffix in (".cc", ".h") and path.name not in ("gpu_table.cc", "link_model.cc"):
                 places += places_of(path.relative_to(top).as_posix(), path.read_text())
     random.Random(seed).shuffle(places)

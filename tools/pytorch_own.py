@@ -23,15 +23,15 @@ TESTS = Path(__file__).resolve().parent.parent / "tests" / "pytorch_own" / "test
 
 def run(choice: list[str], loaded: bool) -> dict[str, str]:
     """The result of each chosen test: ``passed``, ``skipped`` or ``failed``."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         for name in ("barrier", "init_dir"):  # meeting places of the tests' processes
-            (Path(folder) / name).mkdir()
-        report = Path(folder) / "report.xml"
+            (Path(directory) / name).mkdir()
+        report = Path(directory) / "report.xml"
         environment = os.environ | {
             "PYTORCH_OWN_LOADED": "1" if loaded else "0",
             "BACKEND": "gloo",
             "WORLD_SIZE": "2",
-            "TEMP_DIR": folder,
+            "TEMP_DIR": directory,
             "INIT_METHOD": "env://",
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": "29777",
@@ -49,7 +49,7 @@ def run(choice: list[str], loaded: bool) -> dict[str, str]:
         ]
         done = subprocess.run(
             [*pytest, "-c", os.devnull, f"--junitxml={report}", str(TESTS), *choice],
-            env=environment, cwd=folder, capture_output=True, text=True, check=False,
+            env=environment, cwd=directory, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if not report.exists():
             raise SystemExit(done.stdout + done.stderr)

@@ -99,9 +99,9 @@ def status_of(command: Sequence[str], output: IO[bytes]) -> int:
         return process.wait()
 
 
-def run_once(command: Sequence[str], number: int, folder: Path, records: dict[str, Record]) -> bool:
+def run_once(command: Sequence[str], number: int, directory: Path, records: dict[str, Record]) -> bool:
     """One run, added to the records; whether it failed."""
-    report, log = folder / "report.xml", folder / f"run-{number}.log"
+    report, log = directory / "report.xml", directory / f"run-{number}.log"
     report.unlink(missing_ok=True)
     begin = time.perf_counter()
     with log.open("wb") as output:
@@ -153,19 +153,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(name, signal.default_int_handler)
     logs = TOP / "build" / "repeat"
     logs.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=logs))
+    directory = Path(tempfile.mkdtemp(dir=logs))
     records: dict[str, Record] = {}
     done = bad_runs = 0
     with busy(args.busy):
         try:
             for number in range(1, args.times + 1):
-                bad_runs += run_once(args.command, number, folder, records)
+                bad_runs += run_once(args.command, number, directory, records)
                 done = number
         except KeyboardInterrupt:
             print("\nstopped", flush=True)
-    (folder / "report.xml").unlink(missing_ok=True)
+    (directory / "report.xml").unlink(missing_ok=True)
     if bad_runs == 0:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     if records:
         summary(records)
     too_long = sum(record.too_long for record in records.values())

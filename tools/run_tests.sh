@@ -14,7 +14,7 @@ configure() {
   cmake "${@:2}" >"$log" 2>&1 || { cat "$log"; exit 1; }
 }
 
-# build FOLDER NAME TARGET...
+# build DIRECTORY NAME TARGET...
 build() {
   "$PYTHON" tools/progress.py "$REPORTS/$2.build.log" "$2" cmake --build "$1" --target "${@:3}" -j "$JOBS"
 }
@@ -57,8 +57,8 @@ run_core_tests() {
   return "$failed"
 }
 
-# run_python_tests TIER [FILE...]: all Python tests of the tier unless files or folders are named; the slowest twenty
-# are printed.
+# run_python_tests TIER [FILE...]: all Python tests of the tier unless files or directories are named; the slowest
+# twenty are printed.
 run_python_tests() {
   local report=$REPORTS/pytest-$1.xml failed=0 tests=("${@:2}")
   [ ${#tests[@]} != 0 ] || tests=(tests/python tests/cli)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes docs/screens/ again: what status, top and doctor look like, from the program of build/wheel in tmux, on the fake
-# GPUs of the tests. tools/screens.sh [FOLDER]; BUILD names another build. tests/cli/test_screens.py compares them.
+# GPUs of the tests. tools/screens.sh [DIRECTORY]; BUILD names another build. tests/cli/test_screens.py compares them.
 source "$(dirname "$0")/common.sh"
 command -v tmux >/dev/null || die "tmux is not installed"
 root=$PWD
@@ -9,31 +9,31 @@ program=$build/src/cli/innkeeper
 [ -x "$program" ] || die "$program is not built: make check"
 out=$(realpath -m "${1:-docs/screens}")
 mkdir -p "$out"
-folder=$(mktemp -d)
+directory=$(mktemp -d)
 socket=innkeeper-screens-$$
 leases=$(mktemp -d /dev/shm/innkeeper-screens-XXXX)
 chmod 1777 "$leases"
 
 # Sourced by the shells in tmux as well. The process that is started becomes the program.
-cat >"$folder/shell" <<SHELL
+cat >"$directory/shell" <<SHELL
 on_fakes() {
-  exec env -u CUDA_VISIBLE_DEVICES -u NO_COLOR INNKEEPER_FAKE_NVML="$folder/gpus" INNKEEPER_LEASE_DIR="$leases" \
+  exec env -u CUDA_VISIBLE_DEVICES -u NO_COLOR INNKEEPER_FAKE_NVML="$directory/gpus" INNKEEPER_LEASE_DIR="$leases" \
     INNKEEPER_NVML="$build/tests/fake_nvml/libnvidia-ml.so.1" LC_ALL=C.UTF-8 PATH="$build/src/cli:$PATH" "\$@"
 }
 SHELL
 # shellcheck source=/dev/null
-source "$folder/shell"
+source "$directory/shell"
 jobs_running=()
 finish() {
   tmux -L "$socket" kill-server 2>/dev/null || true
   [ ${#jobs_running[@]} = 0 ] || kill "${jobs_running[@]}" 2>/dev/null || true
   wait
-  rm -rf "$folder" "$leases"
+  rm -rf "$directory" "$leases"
 }
 trap finish EXIT
 
-card() { # NUMBER USED UTILIZATION WATTS CELSIUS [PROCESS...]
-  printf 'card GPU-%s000aaaa-0000-0000-0000-000000000000\n bus 00000000:%s1:00.0\n name NVIDIA H200\n' "$1" "$1"
+gpu() { # NUMBER USED UTILIZATION WATTS CELSIUS [PROCESS...]
+  printf 'gpu GPU-%s000aaaa-0000-0000-0000-000000000000\n bus 00000000:%s1:00.0\n name NVIDIA H200\n' "$1" "$1"
   printf ' memory 139G 512M %s\n utilization %s 0\n power %s 700\n temperature %s\n' "$2" "$3" "$4" "$5"
   shift 5
   while [ $# -gt 0 ]; do
@@ -41,15 +41,15 @@ card() { # NUMBER USED UTILIZATION WATTS CELSIUS [PROCESS...]
     shift
   done
 }
-machine() { # LOAD OF CARD 0
+machine() { # LOAD OF GPU 0
   {
     echo "driver 550.54.15"
-    card 1 "$1G" $((20 + $1 / 2)) 410 61 "${train:-1} $1G"
-    card 2 104G 97 655 72 "${whole:-1} 104G"
-    card 3 12G 31 180 44 "${stranger:-1} 12G"
-    card 4 0 0 75 30
-  } >"$folder/fresh"
-  mv "$folder/fresh" "$folder/gpus"
+    gpu 1 "$1G" $((20 + $1 / 2)) 410 61 "${train:-1} $1G"
+    gpu 2 104G 97 655 72 "${whole:-1} 104G"
+    gpu 3 12G 31 180 44 "${stranger:-1} 12G"
+    gpu 4 0 0 75 30
+  } >"$directory/fresh"
+  mv "$directory/fresh" "$directory/gpus"
 }
 lease_count() { (on_fakes innkeeper lease list --json) | grep -c '"id"' || true; }
 start() { # OPTIONS -- COMMAND, until its lease is there
@@ -65,11 +65,11 @@ start() { # OPTIONS -- COMMAND, until its lease is there
 
 # Commands that wait and look like jobs.
 for name in train finetune; do
-  printf '#!/bin/bash\nexec -a "python %s.py" sleep 1000\n' "$name" >"$folder/$name.sh"
-  chmod +x "$folder/$name.sh"
+  printf '#!/bin/bash\nexec -a "python %s.py" sleep 1000\n' "$name" >"$directory/$name.sh"
+  chmod +x "$directory/$name.sh"
 done
-cd "$folder"
-for number in 1 2 3 4; do card "$number" 0 0 75 30; done >gpus
+cd "$directory"
+for number in 1 2 3 4; do gpu "$number" 0 0 75 30; done >gpus
 command_of() { # RUN: the process of its command, which its keeper has started
   local keeper command
   until keeper=$(pgrep -P "$1") && command=$(pgrep -P "$keeper"); do sleep 0.1; done
@@ -115,15 +115,15 @@ capture() { # NAME WIDTH HEIGHT PATTERN COMMAND
   pane | sed -e "s|$leases|/dev/shm/innkeeper|" -e 's/[[:space:]]*$//' -e :a -e '/^\n*$/{$d;N;ba' -e '}' >"$out/$1.txt"
   tmux -L "$socket" kill-session
 }
-in_tmux() { printf '. %s/shell; (on_fakes innkeeper %s)' "$folder" "$1"; }
+in_tmux() { printf '. %s/shell; (on_fakes innkeeper %s)' "$directory" "$1"; }
 capture top 112 30 notebook.py "$(in_tmux top)"
 capture status 110 28 notebook.py "$(in_tmux status)"
 capture status_narrow 61 28 note "$(in_tmux status)"
 capture doctor 110 16 device-order "$(in_tmux doctor)"
-{ # a card of another model, one that is lost, and a process without a lease on a leased card
+{ # a GPU of another model, one that is lost, and a process without a lease on a leased GPU
   sed -e "s/ process $train .*/&\n process $stranger 2G/" -e 's/512M 57G/512M 59G/' gpus
-  card 5 0 0 30 28 | sed 's/H200/L4/'
-  card 6 0 0 30 28
+  gpu 5 0 0 30 28 | sed 's/H200/L4/'
+  gpu 6 0 0 30 28
   echo ' lost'
 } >fresh
 mv fresh gpus

@@ -143,7 +143,7 @@ up_to_date() {
 
 CMAKE_OPTIONS=(-DINNKEEPER_CLI=ON -DINNKEEPER_WERROR=ON)
 
-# compile_core: what needs no PyTorch, in the folder where the package is built afterwards.
+# compile_core: what needs no PyTorch, in the directory where the package is built afterwards.
 compile_core() {
   [ ! -e "$WHEEL_BUILD/CMakeCache.txt" ] || return 0  # only what changed is left to compile
   CXX=$CXX cmake -S . -B "$WHEEL_BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINNKEEPER_TORCH=OFF \

@@ -5,7 +5,7 @@
 #   AGAIN=1     also the cells that have a result
 #   MINUTES=N   begin no cell that would end later (6)
 #   ONLY=REGEX  the cells whose names match
-#   OUT=FOLDER  where the file of results is (else build/gpu)
+#   OUT=DIRECTORY  where the file of results is (else build/gpu)
 #   BUILT=1     build nothing: build/gpu/site is there
 source "$(dirname "$0")/common.sh"
 source tools/gpu_site.sh

@@ -31,7 +31,7 @@ if [ -n "${FAILED:-}" ]; then
 fi
 tools/check.sh
 
-header "the torch layer in C++, and the CUDA runtime without a card"
+header "the torch layer in C++, and the CUDA runtime without a GPU"
 run_torch_tests
 
 header "Python, and the program: processes, and what is slow"

@@ -59,9 +59,9 @@ def main(path: Path) -> int:
         print(f"{path} is not there: nothing has been measured; run make gpu on a machine with a GPU")
         return 1
     results = json.loads(path.read_text())
-    card = results.get("machine", {}).get("card", "")
-    if "Fake" in card:
-        print(f"{path} is of {card}, which is no GPU: these are no results")
+    gpu = results.get("machine", {}).get("GPU", "")
+    if "Fake" in gpu:
+        print(f"{path} is of {gpu}, which is no GPU: these are no results")
         return 1
     print("\n".join(rows(results)))
     return 0

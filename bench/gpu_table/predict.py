@@ -7,7 +7,7 @@ of the full speed: the kernels' time divided by the step's. Beside Innkeeper's w
 as a record requires; the table's own is fused.
 
     python bench/gpu_table/predict.py
-    python bench/gpu_table/predict.py --only T1 --card H100
+    python bench/gpu_table/predict.py --only T1 --gpu H100
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def recorded(work: Workload, args: argparse.Namespace) -> Path:
     TRACES.mkdir(parents=True, exist_ok=True)
     settings = {
         "INNKEEPER_NODES": "sim:1TiB,host:2TiB",
-        "INNKEEPER_SIM": f"data=off,card={args.card},link={args.link}",
+        "INNKEEPER_SIM": f"data=off,gpu={args.gpu},link={args.link}",
     }
     command = [sys.executable, __file__, "--record", work.name, *(["--quick"] if args.quick else [])]
     subprocess.run([*command, "--out", path], env=os.environ | settings, check=True)
@@ -70,7 +70,7 @@ def recorded(work: Workload, args: argparse.Namespace) -> Path:
 def played(path: Path, shares: list[float], args: argparse.Namespace) -> dict[str, Any]:
     """The output of ``innkeeper replay`` for a record at these shares of its peak."""
     parts = ",".join(f"{share:.6f}" for share in shares)
-    return replayed(path, "--card", args.card, "--link", args.link, "--share", parts)
+    return replayed(path, "--gpu", args.gpu, "--link", args.link, "--share", parts)
 
 
 def rows(work: Workload, args: argparse.Namespace) -> list[str]:
@@ -95,7 +95,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", metavar="PATTERN", help="the workloads whose names match")
-    parser.add_argument("--card", default="H200", help="a GPU that the simulator knows")
+    parser.add_argument("--gpu", default="H200", help="a GPU that the simulator knows")
     parser.add_argument("--link", default="PCIe 5 x16", help="its link to the host")
     parser.add_argument("--quick", action="store_true", help="the smallest shape of T1: to see that it works")
     parser.add_argument("--record", help=argparse.SUPPRESS)

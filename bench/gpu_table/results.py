@@ -75,7 +75,7 @@ class Result:
 
 
 def default_file(trial: bool) -> Path:
-    """OUT=FOLDER says where; build/gpu otherwise."""
+    """OUT=DIRECTORY says where; build/gpu otherwise."""
     name = "table-trial.jsonl" if trial else "table.jsonl"
     return Path(os.environ.get("OUT") or TOP / "build" / "gpu") / name
 

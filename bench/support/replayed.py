@@ -16,7 +16,7 @@ def replayed(record: bytes | Path, *options: str, program: Path = PROGRAM) -> di
 
     Args:
         record: its text, or the file of one.
-        options: of ``innkeeper replay``, as ``"--card", "H100"``.
+        options: of ``innkeeper replay``, as ``"--gpu", "H100"``.
         program: that plays it.
 
     Raises:

@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", metavar="PATTERN", help="a regular expression that names must match"
     )
-    parser.add_argument("--out", type=Path, default=TRACES, metavar="FOLDER")
+    parser.add_argument("--out", type=Path, default=TRACES, metavar="DIRECTORY")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.case:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from innkeeper._names import DEVICE
 
-_FOLDER = Path(__file__).parent
+_DIRECTORY = Path(__file__).parent
 
 try:
     from innkeeper._built_for import TORCH
 except ModuleNotFoundError:
     raise ImportError(
-        f"{_FOLDER} is innkeeper's source, which is not built there: pip install {_FOLDER.parent.parent}, "
-        "and import it from another folder"
+        f"{_DIRECTORY} is innkeeper's source, not built there: pip install {_DIRECTORY.parent.parent}, "
+        "and import it from another directory"
     ) from None
 
 try:
@@ -40,11 +40,11 @@ def register() -> None:
             device has taken PyTorch's one slot for such devices.
 
     """
-    if not any((_FOLDER / f"_C{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
-        built = ", ".join(sorted(file.name for file in _FOLDER.glob("_C*.so"))) or "no _C at all"
+    if not any((_DIRECTORY / f"_C{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+        built = ", ".join(sorted(file.name for file in _DIRECTORY.glob("_C*.so"))) or "no _C at all"
         raise ImportError(
             f"innkeeper was built for another Python than {sys.executable}, which loads "
-            f"_C{EXTENSION_SUFFIXES[0]}: {_FOLDER} has {built}. pip install it with this Python"
+            f"_C{EXTENSION_SUFFIXES[0]}: {_DIRECTORY} has {built}. pip install it with this Python"
         )
     version = re.match(r"\d+\.\d+", str(getattr(torch, "__version__", "")))
     found = version[0] if version is not None else "none"

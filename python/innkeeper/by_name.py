@@ -179,9 +179,9 @@ def _attend_flexibly() -> None:
     from torch.nn.attention import flex_attention
 
     def host_computes() -> bool:
-        from innkeeper.inductor.labels import cards
+        from innkeeper.inductor.labels import gpus
 
-        return not cards()
+        return not gpus()
 
     # torch.compiler.assume_constant_result() would set this, but imports all of Dynamo. The result is
     # constant because nodes do not change while there are tensors.

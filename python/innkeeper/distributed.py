@@ -42,10 +42,10 @@ def _create(options: Any, _: Any = None) -> Any:
     )
     gloo._set_sequence_number_for_group()
     _made.append(gloo)
-    return _C.make_process_group(gloo, _between_cards(options))
+    return _C.make_process_group(gloo, _between_gpus(options))
 
 
-def _between_cards(group: Any) -> Callable[[], tuple[Any, str] | None] | None:
+def _between_gpus(group: Any) -> Callable[[], tuple[Any, str] | None] | None:
     """A function that returns a group's NCCL backend and the node of this process's GPU.
 
     All processes call it at the first collective that could go between GPUs, because it starts the device.
@@ -56,10 +56,10 @@ def _between_cards(group: Any) -> Callable[[], tuple[Any, str] | None] | None:
     kept: list[Any] = []  # the extension is given a pointer
 
     def make() -> tuple[Any, str] | None:
-        node, card = _own_card()
-        group.store.set(f"innkeeper card of {group.group_rank}", card)
-        cards = [group.store.get(f"innkeeper card of {rank}") for rank in range(group.group_size)]
-        if b"" in cards or len(set(cards)) < len(cards):  # NCCL refuses two processes of one card
+        node, gpu = _own_gpu()
+        group.store.set(f"innkeeper GPU of {group.group_rank}", gpu)
+        gpus = [group.store.get(f"innkeeper GPU of {rank}") for rank in range(group.group_size)]
+        if b"" in gpus or len(set(gpus)) < len(gpus):  # NCCL refuses two processes of one GPU
             return None
         options = nccl.Options()
         options._timeout = group.timeout
@@ -70,15 +70,15 @@ def _between_cards(group: Any) -> Callable[[], tuple[Any, str] | None] | None:
     return make
 
 
-def _own_card() -> tuple[str, str]:
+def _own_gpu() -> tuple[str, str]:
     """The process's preferred GPU: its node, and its identity among all machines. Empty if it has none."""
     nodes = [node.name for node in _C.nodes() if node.computes and node.kind == "cuda"]
     if not nodes:
         return "", ""
     node = nodes[max(_C.local_rank(), 0) % len(nodes)]
     torch._C._cuda_init()
-    card = torch.cuda._get_device_properties(int(node.partition(":")[2])).uuid  # type: ignore[attr-defined]
-    return node, f"{socket.gethostname()} {card}"
+    gpu = torch.cuda._get_device_properties(int(node.partition(":")[2])).uuid  # type: ignore[attr-defined]
+    return node, f"{socket.gethostname()} {gpu}"
 
 
 _made: list[Any] = []  # Gloo, until its group has it for CPU tensors too

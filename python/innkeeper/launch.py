@@ -46,10 +46,12 @@ def become(words: list[str]) -> NoReturn:
     if sys.flags.ignore_environment or sys.flags.no_site or _keeps_out(words):
         sys.exit("python -m innkeeper: Python's options -E, -I and -S keep it from loading anything first")
     path = os.environ.get("PYTHONPATH")
-    folders = [folder for folder in (path or "").split(os.pathsep) if folder and folder != str(_PRELOAD)]
+    directories = [
+        directory for directory in (path or "").split(os.pathsep) if directory and directory != str(_PRELOAD)
+    ]
     # This run's process, not that of an outer run; see preload.
     os.environ["INNKEEPER_FIRST"] = str(os.getpid())
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(_PRELOAD), *folders])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(_PRELOAD), *directories])
     os.execv(sys.executable, [sys.executable, *options, *words])
 
 

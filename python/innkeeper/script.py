@@ -10,8 +10,8 @@ from types import FrameType
 import torch
 
 _PACKAGES = tuple(
-    str(folder)
-    for folder in (
+    str(directory)
+    for directory in (
         Path(torch.__file__).parent,
         Path(__file__).parent,
         sysconfig.get_path("purelib"),

@@ -19,7 +19,7 @@ _NOT_SUBMITITS = {
     "--array": "Executor.map_array",
     "--sweep": "Executor.map_array",
     "--retry": "its checkpoints",
-    "--output": "the executor's folder",
+    "--output": "the executor's directory",
     "--env": "slurm_setup",
 }
 _NAMES = {

@@ -81,8 +81,8 @@ Held acquire(int count, std::optional<int64_t> memory, std::optional<bool> exclu
   request.exclusive = exclusive;
   request.by = value_of(lease::parse_by(by));
   if (keys)
-    request.key = [keys = *std::move(keys)](const lease::Card& card) {
-      const auto found = keys.find(card.uuid);
+    request.key = [keys = *std::move(keys)](const lease::Gpu& gpu) {
+      const auto found = keys.find(gpu.uuid);
       return found == keys.end() ? -std::numeric_limits<double>::max() : found->second;
     };
   request.wait = wait;
@@ -149,8 +149,8 @@ std::map<std::string, int> lease_counts() {
 }
 
 std::unique_ptr<lease::Shown> show(const std::vector<std::string>& uuids, Held held) {
-  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
-  return std::make_unique<lease::Shown>(uuids, cards, [held = std::move(held)] {
+  const telemetry::Snapshot gpus = telemetry::snapshot(telemetry::Wanted::nothing);
+  return std::make_unique<lease::Shown>(uuids, gpus, [held = std::move(held)] {
     const std::unique_lock<std::mutex> lock(held->mutex, std::try_to_lock);
     return !lock || held->lease.held();  // The mutex is locked by another thread that changes the lease.
   });
@@ -209,7 +209,7 @@ void bind_leases(py::module_& m) {
       },
       py::arg("descriptor"), WithoutGil(), "The lease of a descriptor that was inherited or received.");
   m.def("simulated_node", &simulated_node, py::arg("uuid"),
-        "The name of the simulated node with this UUID; empty for a card.");
+        "The name of the simulated node with this UUID; empty for a GPU.");
   m.def("lease_counts", &lease_counts, WithoutGil(), "UUID to the number of leases on it.");
   m.def("lease_warnings", &lease_warnings, WithoutGil(),
         "Why leases may not be what their user expects, a line each: in a container, or after a logout.");

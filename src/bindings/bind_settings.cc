@@ -11,7 +11,7 @@ void bind_settings(py::module_& m) {
         "Sets the nodes, in the grammar of INNKEEPER_NODES. ValueError if they make no sense.");
   m.def("soft_placement", &soft_placement, "Whether the host runs what its node cannot.");
   m.def("set_soft_placement", &set_soft_placement, py::arg("soft"), "Sets that.");
-  m.def("growth", &growth, "Whether the cards' memory is taken as it is needed.");
+  m.def("growth", &growth, "Whether the GPUs' memory is taken as it is needed.");
   m.def("set_growth", &set_growth, py::arg("growth"), "Sets that, for the next start or configure().");
   m.def("planning", &planning, "Whether movement is planned.");
   m.def("set_planning", &set_planning, py::arg("planning"), WithoutGil(), "Sets that.");

@@ -48,12 +48,13 @@ class File {
     directory_ = std::move(found).value();
     reap(*directory_);
     name_ = "r" + *id;
-    const int folder = directory_->fd();
-    file_ = lease::OpenFile([folder] { return openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600); });
+    const int directory_fd = directory_->fd();
+    file_ = lease::OpenFile(
+        [directory_fd] { return openat(directory_fd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600); });
     const std::string link = "/proc/self/fd/" + std::to_string(file_.fd());
     if (file_.valid() && lease::lock_for_life(file_.fd()) && fchmod(file_.fd(), 0644) == 0 &&
         posix_fallocate(file_.fd(), 0, kFileBytes) == 0 &&
-        linkat(AT_FDCWD, link.c_str(), folder, name_.c_str(), AT_SYMLINK_FOLLOW) == 0)
+        linkat(AT_FDCWD, link.c_str(), directory_fd, name_.c_str(), AT_SYMLINK_FOLLOW) == 0)
       return true;
     if (log_enabled(LogLevel::debug))
       log(LogLevel::debug,

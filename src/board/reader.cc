@@ -17,10 +17,10 @@ namespace {
 // Calls `look(descriptor, name, its stat)` for each regular file with a publisher's name.
 void each_file(const lease::Directory& directory,
                const std::function<void(int, const char*, const struct stat&)>& look) {
-  const int folder = openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* names = folder < 0 ? nullptr : fdopendir(folder);
+  const int directory_fd = openat(directory.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* names = directory_fd < 0 ? nullptr : fdopendir(directory_fd);
   if (names == nullptr) {
-    if (folder >= 0) ::close(folder);
+    if (directory_fd >= 0) ::close(directory_fd);
     return;
   }
   while (const dirent* entry = readdir(names)) {

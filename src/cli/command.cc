@@ -48,7 +48,7 @@ void fail(const Status& status) {
     case Code::invalid_argument: fail(kNever, status.message());
     case Code::busy: fail(kBusy, status.message());
     case Code::unavailable: fail(is_about_a_lease(status) ? kNoLease : kNoGpu, status.message());
-    case Code::io_error: fail(kFolder, status.message());
+    case Code::io_error: fail(kDirectory, status.message());
     default: fail(kInternal, status.message());
   }
 }

@@ -36,7 +36,7 @@ constexpr double kGiga = 1e9, kMicro = 1e-6;
 
 struct Options {
   std::string file;
-  std::string card = "H100", link;
+  std::string gpu = "H100", link;
   std::vector<double> shares = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4};
   int64_t steps = 12;
   double host_bandwidth = replay::kHostBandwidth / kGiga;  // Host bandwidth, GB/s.
@@ -109,7 +109,7 @@ std::string too_little(const AnyRow& row) {
 
 // Describes the setting to which the figures apply.
 Json setting(const Options& options) {
-  Json json = {{"card", options.card},
+  Json json = {{"gpu", options.gpu},
                {"link", options.link},
                {"times", options.times},
                {"host_pace_seconds", options.host_pace * kMicro},
@@ -156,7 +156,7 @@ std::string as_text(const Comparison& found, const Options& options) {
       "{} operators a step, {} at its peak; {:.3f} ms of kernels on a simulated {}, {}\n\n"
       "room                  planned  recompute  on demand  pager  modules  activations  optimizer  "
       "roofline   in, planned   Belady  out, planned   Belady\n",
-      found.operators, to_string(found.peak), found.kernels * 1e3, options.card, options.link);
+      found.operators, to_string(found.peak), found.kernels * 1e3, options.gpu, options.link);
   for (const Row& row : found.rows) {
     if (!row.fits.ok()) {
       text += fmt::format("{:>3.0f} % {:>12}  {}\n", 100 * row.share, to_string(row.budget), too_little(row));
@@ -207,7 +207,7 @@ std::string as_text(const VariedComparison& found, const Options& options) {
   std::string text = fmt::format(
       "{} steps as recorded, {} at their peak; {:.3f} ms of kernels in all on a simulated {}, {}\n\n"
       "room                  planned  on demand  in, planned  on demand  out, planned  on demand\n",
-      found.kernels.size(), to_string(found.peak), kernels * 1e3, options.card, options.link);
+      found.kernels.size(), to_string(found.peak), kernels * 1e3, options.gpu, options.link);
   for (const Varied& row : found.rows) {
     if (!row.fits.ok()) {
       text += fmt::format("{:>3.0f} % {:>12}  {}\n", 100 * row.share, to_string(row.budget), too_little(row));
@@ -240,19 +240,19 @@ int outcome_of(const Result<Found>& found, const Options& options) {
 int run(Options options) {
   for (const double share : options.shares)
     if (!(share >= kLeast && share <= 1)) fail(kUsage, "--share: a part is from 0.01 to 1");
-  auto card = known("--card", options.card, cost::gpu_named(options.card));
-  if (options.link.empty()) options.link = card.link;
+  auto gpu = known("--gpu", options.gpu, cost::gpu_named(options.gpu));
+  if (options.link.empty()) options.link = gpu.link;
   auto link = known("--link", options.link, cost::link_named(options.link));
-  options.card = card.name;
+  options.gpu = gpu.name;
   options.link = link.name;
-  options.figures = to_json(card, link);
+  options.figures = to_json(gpu, link);
   const Result<trace::AccessRecord> record = trace::parse_record(read_all(options.file));
   if (!record.ok()) fail(kUsage, options.file + ": " + record.status().message());
   trace::AccessRecord truth = record.value();
   if (options.truth) {
     const cost::Truth drawn(*options.truth);
     truth = replay::with_true_kernels(truth, drawn);
-    card = drawn.with_true_memory(card);
+    gpu = drawn.with_true_memory(gpu);
     link = drawn.with_true_rate(link);
   }
   using By = replay::KernelTimes::By;
@@ -262,10 +262,10 @@ int run(Options options) {
   times.host_seconds = options.host_pace * kMicro;
   times.one_clock = options.one_clock;
   if (options.as_recorded)
-    return outcome_of(replay::compare_as_recorded(truth, card, link, options.shares, times), options);
-  return outcome_of(replay::compare(truth, card, link, options.shares, options.steps,
-                                    options.host_bandwidth * kGiga, times),
-                    options);
+    return outcome_of(replay::compare_as_recorded(truth, gpu, link, options.shares, times), options);
+  return outcome_of(
+      replay::compare(truth, gpu, link, options.shares, options.steps, options.host_bandwidth * kGiga, times),
+      options);
 }
 
 // Used instead of CLI::Range, which accepts text that is no number.
@@ -283,15 +283,15 @@ CLI::Validator between(double least, double most) {
 void register_replay(CLI::App& program) {
   auto options = std::make_shared<Options>();
   CLI::App* command = program.add_subcommand(
-      "replay", "What a recorded program would take on another card, or with less room");
+      "replay", "What a recorded program would take on another GPU, or with less room");
   command->add_option("FILE", options->file, "A record that innkeeper.record() wrote; - is standard input")
       ->required();
   command
-      ->add_option("--card", options->card,
+      ->add_option("--gpu", options->gpu,
                    "A GPU that the simulator knows (docs/settings.md), or custom:TFLOPS:GB/s:SIZE")
       ->capture_default_str();
   command->add_option("--link", options->link, "The link between it and the host, or custom:GB/s")
-      ->default_str("the card's usual one");
+      ->default_str("the GPU's usual one");
   command->add_option("--share", options->shares, "Room, as parts of what the program wants at its peak")
       ->delimiter(',')
       ->capture_default_str();
@@ -307,7 +307,7 @@ void register_replay(CLI::App& program) {
                     "Each step as it was recorded, and no more: with plans and without");
   command
       ->add_option("--times", options->times,
-                   "How plans know what kernels take: told by the card, by the model, or unknown")
+                   "How plans know what kernels take: told by the GPU, by the model, or unknown")
       ->check(CLI::IsMember({"told", "model", "unknown"}))
       ->capture_default_str();
   command
@@ -320,7 +320,7 @@ void register_replay(CLI::App& program) {
                    "Microseconds that the host takes to launch each kernel")
       ->check(between(0, 1e6))
       ->capture_default_str();
-  command->add_flag("--one-clock", options->one_clock, "Plans know the card's clock, and not the host's");
+  command->add_flag("--one-clock", options->one_clock, "Plans know the GPU's clock, and not the host's");
   command->add_flag("--json", options->json, "As JSON: seconds and bytes a step");
   on_run(*command, [options] { return run(*options); });
 }

@@ -118,7 +118,7 @@ class Parser {
     if (kind == "cuda") return parse_cuda(item, bare, rest);
     if (kind == "host") return parse_host(item, bare, rest);
     if (kind == "disk") return parse_disk(item, rest);
-    const std::string hint = parse_index(item) ? " (each card is an item of its own: cuda:0,cuda:1)" : "";
+    const std::string hint = parse_index(item) ? " (each GPU is an item of its own: cuda:0,cuda:1)" : "";
     return refuse(in_quotes(item) + " is no node" + hint +
                   "; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB");
   }
@@ -211,7 +211,7 @@ class Parser {
       if (other.make != NodeMake::cuda) continue;
       if (other.index == node.index) return refuse(in_quotes(item) + ": " + node.name + " was named before");
       if (!other.index || !node.index)
-        return refuse(in_quotes(item) + ": cuda means all cards, so no card can be named beside it");
+        return refuse(in_quotes(item) + ": cuda means all GPUs, so no GPU can be named beside it");
     }
     add(std::move(node));
     return check_count();
@@ -237,22 +237,22 @@ class Parser {
       return refuse(in_quotes(item) + ": disk was named before, there is one spill file");
     const size_t colon = rest.rfind(':');
     if (colon == std::string_view::npos || colon == 0) {
-      return refuse(in_quotes(item) + (rest.empty() || colon == 0 ? " has no folder" : " has no size") +
-                    ", expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB");
+      return refuse(in_quotes(item) + (rest.empty() || colon == 0 ? " has no directory" : " has no size") +
+                    ", expected disk:DIRECTORY:SIZE, as in disk:/tmp:8GiB");
     }
     Bytes budget;
     IK_RETURN_IF_ERROR(parse_budget(item, rest.substr(colon + 1), budget));
     const std::string path(rest.substr(0, colon));
     struct stat found {};
     if (::stat(path.c_str(), &found) != 0) {
-      return refuse(in_quotes(item) + ": folder " + in_quotes(path) + ": " + std::strerror(errno) +
-                    ", expected a folder that is there, as in disk:/tmp:8GiB");
+      return refuse(in_quotes(item) + ": directory " + in_quotes(path) + ": " + std::strerror(errno) +
+                    ", expected a directory that is there, as in disk:/tmp:8GiB");
     }
     if (!S_ISDIR(found.st_mode))
       return refuse(in_quotes(item) + ": " + in_quotes(path) +
-                    " is no folder, expected one, as in disk:/tmp:8GiB");
+                    " is no directory, expected one, as in disk:/tmp:8GiB");
     if (::access(path.c_str(), W_OK | X_OK) != 0) {
-      return refuse(in_quotes(item) + ": folder " + in_quotes(path) +
+      return refuse(in_quotes(item) + ": directory " + in_quotes(path) +
                     " cannot be written: " + std::strerror(errno));
     }
     add({.make = NodeMake::disk, .name = "disk", .budget = budget, .path = path});
@@ -307,7 +307,7 @@ Result<MachineSpec> parse_machine(std::string_view nodes, std::string_view sim_o
   return Parser(std::move(sim).value(), host_memory, share).parse(nodes);
 }
 
-std::vector<int> LocalShare::cards(int visible) const {
+std::vector<int> LocalShare::gpus(int visible) const {
   if (visible <= 0) return {};
   if (visible < count) return {rank % visible};
   std::vector<int> own(static_cast<size_t>(visible / count));
@@ -378,7 +378,7 @@ Status part_one_memory(MachineSpec& spec, Bytes free, Bytes memory) {
     names += (names.empty() ? "" : " and ") + node.name + "'s " + to_string(*node.budget);
   }
   if (named > memory) {
-    return refuse(names + " are of one memory, since the card shares the host's, and it has " +
+    return refuse(names + " are of one memory, since the GPU shares the host's, and it has " +
                   to_string(memory) + "; name less");
   }
   if (!spec.host_named && host != nullptr) {

@@ -5,13 +5,13 @@
 //          | cuda[:INDEX][:SIZE] all visible GPUs, or one; SIZE is each one's budget (default: all)
 //          | sim:[COUNTx]SIZE    COUNT simulated accelerators of SIZE each, numbered from 0 on
 //          | host[:SIZE]         host memory (default: 4/5 of the memory outside the simulated nodes)
-//          | disk:FOLDER:SIZE    a spill file in directory FOLDER, whose name may have ':' but not ','
+//          | disk:DIRECTORY:SIZE  a spill file in directory DIRECTORY, whose name may have ':' but not ','
 //
 // It also parses the simulator's options, INNKEEPER_SIM:
 //
 //   options := option {"," option}
 //   option  := late | early | random[:SEED] | poison=on | poison=off | data=on | data=off
-//            | card=NAME | link=NAME | peer=NAME
+//            | gpu=NAME | link=NAME | peer=NAME
 //
 // `early` alone also means poison=off: the cheap simulator, for all uses except the search for missing waits.
 // `data=off`: the nodes hold no bytes, so they may be larger than this machine; sim nodes and host alone.
@@ -52,7 +52,7 @@ struct LocalShare {
 
   // Returns the indices of this process's GPUs among `visible` ones. They are a run, of equal length for each
   // process; one GPU if there are fewer GPUs than processes.
-  std::vector<int> cards(int visible) const;
+  std::vector<int> gpus(int visible) const;
   // Returns the number of processes that share a GPU with this one, itself included.
   int sharers(int visible) const;
 };

@@ -93,6 +93,8 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
       IK_RETURN_IF_ERROR(choose_seed(value.substr(7), option, seed));
       options.truth.emplace(seed);
     } else if (key == "card") {
+      return refuse_sim(in_quotes(option) + ": card is called gpu now");
+    } else if (key == "gpu") {
       IK_RETURN_IF_ERROR(choose(cost::gpu_named(value), option, options.gpu));
     } else if (key == "link") {
       IK_RETURN_IF_ERROR(choose(cost::link_named(value), option, options.host_link));
@@ -102,8 +104,8 @@ Result<sim::Options> parse_sim_options(std::string_view text) {
       return refuse_sim(
           in_quotes(option) +
           " is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
-          "times=told, times=hidden, truth=random:SEED, host=20us, card=NAME, link=NAME or peer=NAME, as "
-          "in random:42,card=H100");
+          "times=told, times=hidden, truth=random:SEED, host=20us, gpu=NAME, link=NAME or peer=NAME, as "
+          "in random:42,gpu=H100");
     }
   }
   if (!said.contains("link"))  // A GPU comes with its usual link.

@@ -33,8 +33,8 @@ bool is_uuid(std::string_view text) {
   });
 }
 
-fs::path file_of(const std::string& folder, const std::string& uuid) {
-  return fs::path(folder) / (uuid + std::string(kEnding));
+fs::path file_of(const std::string& directory, const std::string& uuid) {
+  return fs::path(directory) / (uuid + std::string(kEnding));
 }
 
 std::string shown(double number) {
@@ -132,14 +132,14 @@ bool KeptRates::holds_for(const KeptRates& today) const {
          pytorch == today.pytorch && link == today.link;
 }
 
-std::string kept_rates_folder() {
+std::string kept_rates_directory() {
   const std::string cache = user_cache();
   return cache.empty() ? cache : cache + "/gpus";
 }
 
-std::optional<KeptRates> kept_rates(const std::string& folder, const std::string& uuid) {
-  if (folder.empty() || !is_uuid(uuid)) return std::nullopt;
-  const fs::path path = file_of(folder, uuid);
+std::optional<KeptRates> kept_rates(const std::string& directory, const std::string& uuid) {
+  if (directory.empty() || !is_uuid(uuid)) return std::nullopt;
+  const fs::path path = file_of(directory, uuid);
   std::error_code error;
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMostBytes || error)
     return std::nullopt;
@@ -147,34 +147,34 @@ std::optional<KeptRates> kept_rates(const std::string& folder, const std::string
   return from_text(file, uuid);
 }
 
-std::vector<KeptRates> all_kept_rates(const std::string& folder) {
+std::vector<KeptRates> all_kept_rates(const std::string& directory) {
   std::vector<KeptRates> all;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     if (entry.path().extension() != kEnding) continue;
-    if (std::optional<KeptRates> kept = kept_rates(folder, entry.path().stem().string()))
+    if (std::optional<KeptRates> kept = kept_rates(directory, entry.path().stem().string()))
       all.push_back(std::move(*kept));
   }
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.uuid < b.uuid; });
   return all;
 }
 
-Status keep_rates(const std::string& folder, const KeptRates& rates) {
-  if (folder.empty()) return Status(Code::unavailable, "set HOME or XDG_CACHE_HOME to keep a GPU's rates");
+Status keep_rates(const std::string& directory, const KeptRates& rates) {
+  if (directory.empty()) return Status(Code::unavailable, "set HOME or XDG_CACHE_HOME to keep a GPU's rates");
   if (!is_uuid(rates.uuid))
     return Status(Code::invalid_argument, in_quotes(rates.uuid) + " is no GPU's UUID");
-  return write_whole(file_of(folder, rates.uuid).string(), as_text(rates));
+  return write_whole(file_of(directory, rates.uuid).string(), as_text(rates));
 }
 
-Result<int> clear_kept_rates(const std::string& folder) {
+Result<int> clear_kept_rates(const std::string& directory) {
   const auto failed = [](const fs::path& path, const std::error_code& error) {
     return Status(Code::unavailable, "cannot remove " + path.string() + ": " + error.message());
   };
   int count = 0;
   std::error_code error;
-  if (folder.empty() || !fs::exists(folder, error)) return count;
-  const fs::directory_iterator entries(folder, error);
-  if (error) return failed(folder, error);
+  if (directory.empty() || !fs::exists(directory, error)) return count;
+  const fs::directory_iterator entries(directory, error);
+  if (error) return failed(directory, error);
   for (const fs::directory_entry& entry : entries) {
     const std::string name = entry.path().filename().string();
     const size_t end = name.find(kEnding);

@@ -32,16 +32,16 @@ struct KeptRates {
 };
 
 // Returns the directory; empty if neither HOME nor XDG_CACHE_HOME is set.
-std::string kept_rates_folder();
+std::string kept_rates_directory();
 
 // Returns the stored rates; none if there is no file, or one that is damaged or of another version.
-std::optional<KeptRates> kept_rates(const std::string& folder, const std::string& uuid);
+std::optional<KeptRates> kept_rates(const std::string& directory, const std::string& uuid);
 // Returns the rates of all GPUs, by UUID.
-std::vector<KeptRates> all_kept_rates(const std::string& folder);
+std::vector<KeptRates> all_kept_rates(const std::string& directory);
 
 // Stores the rates; creates the directory if it is missing.
-Status keep_rates(const std::string& folder, const KeptRates& rates);
+Status keep_rates(const std::string& directory, const KeptRates& rates);
 // Removes the files of all GPUs, and drafts of killed writers; returns the number of GPUs.
-Result<int> clear_kept_rates(const std::string& folder);
+Result<int> clear_kept_rates(const std::string& directory);
 
 }  // namespace innkeeper::cost

@@ -118,7 +118,7 @@ Result<std::unique_ptr<DiskDevice>> DiskDevice::open(Options options) {
   }
   const int64_t limit = file_limit(options.capacity);
   Result<std::unique_ptr<SpillFile>> file = SpillFile::open({.name = options.name,
-                                                             .folder = options.path,
+                                                             .directory = options.path,
                                                              .limit = limit,
                                                              .direct = options.direct,
                                                              .calls = options.calls});

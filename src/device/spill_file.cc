@@ -22,10 +22,10 @@ constexpr int64_t kGrowStep = 64 << 20;
 DiskCalls DiskCalls::of_the_system() { return {.write = ::pwrite, .read = ::pread, .reserve = ::fallocate}; }
 
 Result<int> SpillFile::create_file(const Options& options) {
-  int file = ::open(options.folder.c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
+  int file = ::open(options.directory.c_str(), O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
   // The file system does not support O_TMPFILE.
   if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-    std::string named = options.folder + "/innkeeper-spill-XXXXXX";
+    std::string named = options.directory + "/innkeeper-spill-XXXXXX";
     file = ::mkostemp(named.data(), O_CLOEXEC);
     if (file >= 0 && ::unlink(named.c_str()) != 0) {
       const int error = errno;
@@ -36,7 +36,7 @@ Result<int> SpillFile::create_file(const Options& options) {
   }
   if (file >= 0) return file;
   return Status(errno == ENOSPC ? Code::out_of_memory : Code::io_error,
-                options.name + ": no spill file in \"" + options.folder + "\": " + std::strerror(errno));
+                options.name + ": no spill file in \"" + options.directory + "\": " + std::strerror(errno));
 }
 
 // Returns whether direct transfers work; fails if no transfers do.
@@ -50,7 +50,7 @@ Result<bool> SpillFile::probe(const Options& options, int file) {
     ::fcntl(file, F_SETFL, flags);
   }
   if (options.calls.write(file, page.get(), kPage, 0) == kPage) return false;
-  return Status(Code::io_error, options.name + ": the spill file in \"" + options.folder +
+  return Status(Code::io_error, options.name + ": the spill file in \"" + options.directory +
                                     "\" takes no data: " + std::strerror(errno));
 }
 
@@ -103,7 +103,7 @@ Status SpillFile::grow(int64_t length) {
       too_long) {  // The kernel answers a write beyond the limit on file sizes with a deadly signal.
     return Status(Code::out_of_memory,
                   options_.name + ": asked " + to_string(Bytes(length)) + ", the file in \"" +
-                      options_.folder + "\" is " + to_string(Bytes(length_)) + " long and may be " +
+                      options_.directory + "\" is " + to_string(Bytes(length_)) + " long and may be " +
                       to_string(Bytes(too_long ? static_cast<int64_t>(most.rlim_cur) : options_.limit)) +
                       (too_long ? " (ulimit -f)" : " (it is fragmented)"));
   }
@@ -118,7 +118,7 @@ Status SpillFile::grow(int64_t length) {
     if (error == EOPNOTSUPP) break;  // The file system has no reservations: a full disk shows at the write.
     if (target == needed) {
       return Status(error == ENOSPC || error == EDQUOT ? Code::out_of_memory : Code::io_error,
-                    options_.name + ": asked " + to_string(Bytes(length)) + ", \"" + options_.folder +
+                    options_.name + ": asked " + to_string(Bytes(length)) + ", \"" + options_.directory +
                         "\" cannot hold more than the " + to_string(Bytes(length_)) +
                         " it has: " + std::strerror(error));
     }
@@ -193,7 +193,7 @@ Status SpillFile::read(char* into, int64_t size, int64_t offset, char* buffer) c
 Status SpillFile::failure(const char* verb, int64_t asked, int64_t done, int64_t offset, int error) const {
   return Status(Code::io_error, options_.name + ": " + verb + " of " + std::to_string(asked) +
                                     " bytes at offset " + std::to_string(offset) + " of the file in \"" +
-                                    options_.folder + "\" stopped after " + std::to_string(done) + ": " +
+                                    options_.directory + "\" stopped after " + std::to_string(done) + ": " +
                                     (error == 0 ? "no more bytes" : std::strerror(error)));
 }
 

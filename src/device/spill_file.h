@@ -46,7 +46,7 @@ class SpillFile {
 
   struct Options {
     std::string name;  // Name of the node, for messages.
-    std::string folder;
+    std::string directory;
     int64_t limit;       // Largest length of the file; a multiple of kPage.
     bool direct = true;  // True: try to bypass the page cache.
     DiskCalls calls = DiskCalls::of_the_system();
@@ -76,7 +76,7 @@ class SpillFile {
   Status read(char* into, int64_t size, int64_t offset, char* buffer) const;
 
   bool direct() const { return direct_; }
-  const std::string& folder() const { return options_.folder; }
+  const std::string& directory() const { return options_.directory; }
 
  private:
   SpillFile(Options options, int file, bool direct)

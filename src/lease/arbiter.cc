@@ -35,7 +35,7 @@ constexpr milliseconds kToSign{300};
 
 Status sensible(const Request& request, const Machine& machine, bool in_line = false) {
   IK_RETURN_IF_ERROR(check(request));
-  if (machine.cards.empty())
+  if (machine.gpus.empty())
     return Status(in_line ? Code::busy : Code::unavailable,
                   "asked for " + describe(request) + ", but no GPU can be seen");
   return Status::okay();
@@ -66,7 +66,7 @@ Status Arbiter::lock_to_grant(GlobalLock& lock, LockWatch* watch) {
   if (!directory_->superseded()) return Status::okay();
   lock.unlock();
   return Status(Code::io_error, "the leases of this machine are not in " + directory_->path() +
-                                    " any more: an administrator has set up another folder. Ask again");
+                                    " any more: an administrator has set up another directory. Ask again");
 }
 
 bool Arbiter::was_alone(GlobalLock& lock, const std::vector<Entry>& before, const std::string& own) const {
@@ -121,9 +121,9 @@ std::optional<Result<Lease>> Arbiter::try_alone(Attempt& attempt, std::optional<
                                   " leases already, at most " + std::to_string(kMaxFilesPerUser) +
                                   " are possible");
   const std::vector<double> order = scores(attempt.machine, attempt.ledger, attempt.request.by, attempt.keys);
-  const auto cards = choose(attempt.machine, attempt.ledger, attempt.wish, order);
-  if (cards && place) {
-    const Result<bool> alone = rewrite_alone(*place, attempt.granted(*cards), lock, attempt.live);
+  const auto gpus = choose(attempt.machine, attempt.ledger, attempt.wish, order);
+  if (gpus && place) {
+    const Result<bool> alone = rewrite_alone(*place, attempt.granted(*gpus), lock, attempt.live);
     if (!alone.ok()) return alone.status();
     if (!alone.value()) return std::nullopt;
     lock.unlock();
@@ -131,8 +131,8 @@ std::optional<Result<Lease>> Arbiter::try_alone(Attempt& attempt, std::optional<
     place = std::nullopt;
     return Lease(std::move(file));
   }
-  if (cards) {
-    Result<std::optional<LeaseFile>> made = create_alone(attempt.granted(*cards), lock, attempt.live);
+  if (gpus) {
+    Result<std::optional<LeaseFile>> made = create_alone(attempt.granted(*gpus), lock, attempt.live);
     if (!made.ok()) return made.status();
     if (!made.value()) return std::nullopt;
     lock.unlock();

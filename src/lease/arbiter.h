@@ -28,9 +28,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "lease/card.h"
 #include "lease/choose.h"
 #include "lease/directory.h"
+#include "lease/gpu.h"
 #include "lease/lease.h"
 #include "lease/request.h"
 

@@ -14,7 +14,7 @@ namespace innkeeper::lease {
 namespace {
 
 // Limits on the GPUs and holders that a message names; `status` shows all.
-constexpr size_t kMaxCardsShown = 8;
+constexpr size_t kMaxGpusShown = 8;
 constexpr size_t kMaxHoldersShown = 3;
 
 // Subtracts a place's claim from the ledger: GPUs that it could take now, else those that it waits for.
@@ -23,16 +23,16 @@ void set_aside(const Machine& machine, const Record& place, Ledger& ledger) {
   if (wish.count < 1) return;
   Ledger its = ledger;
   if (!place.allowed.empty()) restrict_to(its, machine, place.allowed);
-  std::vector<size_t> cards;
+  std::vector<size_t> gpus;
   if (const auto now = choose(machine, its, wish, scores(machine, its, By::free, {}))) {
-    cards = *now;
+    gpus = *now;
   } else {
     for (const Claim& claim : place.claims)
-      if (const auto at = index_of(machine, claim.uuid); at && cards.size() < static_cast<size_t>(wish.count))
-        cards.push_back(*at);
+      if (const auto at = index_of(machine, claim.uuid); at && gpus.size() < static_cast<size_t>(wish.count))
+        gpus.push_back(*at);
   }
-  for (const size_t card : cards)
-    take(ledger[card], std::min(part_of(ledger[card], wish), ledger[card].capacity), wish.exclusive, true);
+  for (const size_t gpu : gpus)
+    take(ledger[gpu], std::min(part_of(ledger[gpu], wish), ledger[gpu].capacity), wish.exclusive, true);
 }
 
 std::string holders(const std::vector<Entry>& live, const std::string& uuid) {
@@ -72,7 +72,7 @@ Attempt::Attempt(const Request& asked, const Machine& snapshot, int64_t when_ns)
   record.exclusive = wish.exclusive;
   record.job = printable(request.job);
   if (request.key)
-    for (const Card& card : machine.cards) keys.push_back(request.key(card));
+    for (const Gpu& gpu : machine.gpus) keys.push_back(request.key(gpu));
 }
 
 Status Attempt::weigh(const std::optional<LeaseFile>& place) {
@@ -112,38 +112,37 @@ Status Attempt::weigh(const std::optional<LeaseFile>& place) {
 bool Attempt::ever() const {
   // A place in line fitted once; a GPU whose memory cannot be read at the moment does not change that.
   const size_t most = most_of_one_vendor(machine, [&](size_t i) {
-    const bool unknown = in_line && ledger[i].allowed && machine.cards[i].total == Bytes(0);
+    const bool unknown = in_line && ledger[i].allowed && machine.gpus[i].total == Bytes(0);
     return unknown || can_ever_fit(ledger[i], wish);
   });
   return most >= static_cast<size_t>(wish.count);
 }
 
-Record Attempt::granted(const std::vector<size_t>& cards) const {
+Record Attempt::granted(const std::vector<size_t>& gpus) const {
   Record result = record;
   result.kind = Kind::held;
   result.since_ns = machine_clock_ns();
   if (request.expires_after)
     result.expires_ns = result.since_ns + std::chrono::nanoseconds(*request.expires_after).count();
-  for (const size_t card : cards)
-    result.claims.push_back({machine.cards[card].uuid, part_of(ledger[card], wish)});
+  for (const size_t gpu : gpus) result.claims.push_back({machine.gpus[gpu].uuid, part_of(ledger[gpu], wish)});
   std::sort(result.claims.begin(), result.claims.end(),
             [](const Claim& a, const Claim& b) { return a.uuid < b.uuid; });
   return result;
 }
 
-Record Attempt::waiting(const std::vector<size_t>& cards) const {
-  Record result = granted(cards);
+Record Attempt::waiting(const std::vector<size_t>& gpus) const {
+  Record result = granted(gpus);
   result.kind = Kind::waiting;
   result.since_ns = asked_ns;
   result.expires_ns = 0;
   result.count = wish.count;
   result.each = wish.memory;
   if (request.allowed)
-    for (const Card& card : machine.cards)
-      if (std::find(request.allowed->begin(), request.allowed->end(), card.uuid) != request.allowed->end())
-        result.allowed.push_back(card.uuid);
+    for (const Gpu& gpu : machine.gpus)
+      if (std::find(request.allowed->begin(), request.allowed->end(), gpu.uuid) != request.allowed->end())
+        result.allowed.push_back(gpu.uuid);
   // An empty list allows every GPU.
-  if (result.allowed.size() == machine.cards.size()) result.allowed.clear();
+  if (result.allowed.size() == machine.gpus.size()) result.allowed.clear();
   return result;
 }
 
@@ -156,7 +155,7 @@ std::string Attempt::limits() const {
     for (const Claim& claim : outer->record.claims) held.push_back(claim.uuid);
     text = "the lease " + outer->id + ", in which this runs, holds " + listed(held);
   }
-  if (request.allowed && request.allowed->size() < machine.cards.size() && !request.allowed_by.empty()) {
+  if (request.allowed && request.allowed->size() < machine.gpus.size() && !request.allowed_by.empty()) {
     text += (text.empty() ? "" : "; ") + request.allowed_by + " gives " + listed(*request.allowed);
     const bool none = std::none_of(ledger.begin(), ledger.end(), [](const Standing& s) { return s.allowed; });
     if (none && !request.inside.empty()) text += ": unset it, or name a GPU of the lease";
@@ -182,13 +181,13 @@ Status Attempt::refusal() const {
   size_t shown = 0;
   for (size_t i = 0; i < ledger.size(); ++i) {
     if (!ledger[i].allowed) continue;
-    if (++shown > kMaxCardsShown) {
-      text += "; and " + std::to_string(allowed - static_cast<std::ptrdiff_t>(kMaxCardsShown)) + " more GPUs";
+    if (++shown > kMaxGpusShown) {
+      text += "; and " + std::to_string(allowed - static_cast<std::ptrdiff_t>(kMaxGpusShown)) + " more GPUs";
       break;
     }
     const Standing& standing = ledger[i];
-    const std::string who = holders(live, machine.cards[i].uuid);
-    text += "; " + machine.cards[i].uuid + ": " + to_string(std::max(Bytes(0), standing.available)) +
+    const std::string who = holders(live, machine.gpus[i].uuid);
+    text += "; " + machine.gpus[i].uuid + ": " + to_string(std::max(Bytes(0), standing.available)) +
             " left of " + to_string(standing.capacity) + ", promised " + to_string(standing.promised);
     if (!who.empty()) text += " (" + who + ")";
     if (standing.foreign > Bytes(0)) text += ", used without a lease " + to_string(standing.foreign);

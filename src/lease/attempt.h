@@ -39,8 +39,8 @@ struct Attempt {
   bool ever() const;
 
   // Returns the record of the lease on these GPUs, or of the place that waits for them.
-  Record granted(const std::vector<size_t>& cards) const;
-  Record waiting(const std::vector<size_t>& cards) const;
+  Record granted(const std::vector<size_t>& gpus) const;
+  Record waiting(const std::vector<size_t>& gpus) const;
 
   // Describes the restrictions that keep GPUs from the request: its outer lease and environment variables.
   std::string limits() const;

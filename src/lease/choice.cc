@@ -90,7 +90,7 @@ Lease::Lease(Lease&&) noexcept = default;
 Lease& Lease::operator=(Lease&&) noexcept = default;
 
 const std::string& Lease::id() const { return parts_->lease.id(); }
-std::vector<std::string> Lease::uuids() const { return parts_->lease.cards(); }
+std::vector<std::string> Lease::uuids() const { return parts_->lease.gpus(); }
 bool Lease::exclusive() const { return parts_->lease.exclusive(); }
 bool Lease::held() const { return parts_ && parts_->lease.held(); }
 bool Lease::intact() const { return parts_ && parts_->lease.intact(); }

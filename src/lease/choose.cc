@@ -38,10 +38,10 @@ class Linker {
   }
 
  private:
-  double link(size_t a, size_t b) const { return machine_.links[a * machine_.cards.size() + b]; }
-  static double sum_with(const Linker& self, const std::vector<size_t>& chosen, size_t card) {
+  double link(size_t a, size_t b) const { return machine_.links[a * machine_.gpus.size() + b]; }
+  static double sum_with(const Linker& self, const std::vector<size_t>& chosen, size_t gpu) {
     double sum = 0;
-    for (const size_t other : chosen) sum += self.link(card, other);
+    for (const size_t other : chosen) sum += self.link(gpu, other);
     return sum;
   }
 
@@ -99,8 +99,8 @@ class Linker {
 std::map<int, std::vector<size_t>> by_vendor(const Machine& machine,
                                              const std::function<bool(size_t)>& good) {
   std::map<int, std::vector<size_t>> vendors;
-  for (size_t i = 0; i < machine.cards.size(); ++i)
-    if (good(i)) vendors[machine.cards[i].vendor].push_back(i);
+  for (size_t i = 0; i < machine.gpus.size(); ++i)
+    if (good(i)) vendors[machine.gpus[i].vendor].push_back(i);
   return vendors;
 }
 
@@ -111,7 +111,7 @@ std::vector<size_t> choose_among(const Machine& machine, const Ledger& ledger, s
   std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
     if (unclaimed(a) != unclaimed(b)) return unclaimed(a);
     if (scores[a] != scores[b]) return scores[a] > scores[b];
-    return machine.cards[a].uuid < machine.cards[b].uuid;
+    return machine.gpus[a].uuid < machine.gpus[b].uuid;
   });
   std::vector<size_t> chosen(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(wanted));
   if (wanted == 1 || machine.links.empty()) return chosen;
@@ -134,7 +134,7 @@ std::tuple<size_t, double, double> worth(const Machine& machine, const Ledger& l
     unclaimed += ledger[a].leases + ledger[a].waiting == 0;
     score += scores[a];
     for (const size_t b : chosen)
-      if (a != b && !machine.links.empty()) links += machine.links[a * machine.cards.size() + b];
+      if (a != b && !machine.links.empty()) links += machine.links[a * machine.gpus.size() + b];
   }
   return {unclaimed, links, score};
 }
@@ -158,14 +158,14 @@ std::vector<double> scores(const Machine& machine, const Ledger& ledger, By by,
       result.begin(), result.end(), [](double key) { return std::isnan(key); }, kUnknown);
   if (!keys.empty()) return result;
   for (size_t i = 0; i < ledger.size(); ++i) {
-    const Card& card = machine.cards[i];
+    const Gpu& gpu = machine.gpus[i];
     const auto available = static_cast<double>(ledger[i].available.count());
     const auto capacity = static_cast<double>(ledger[i].capacity.count());
     switch (by) {
       case By::free: result.push_back(available); break;
       case By::ratio: result.push_back(capacity > 0 ? available / capacity : kUnknown); break;
-      case By::power: result.push_back(card.power_ratio ? -*card.power_ratio : kUnknown); break;
-      case By::utilization: result.push_back(card.utilization ? -*card.utilization : kUnknown); break;
+      case By::power: result.push_back(gpu.power_ratio ? -*gpu.power_ratio : kUnknown); break;
+      case By::utilization: result.push_back(gpu.utilization ? -*gpu.utilization : kUnknown); break;
     }
   }
   return result;
@@ -188,7 +188,7 @@ Bytes part_of(const Standing& standing, const Wish& wish) {
 
 size_t most_of_one_vendor(const Machine& machine, const std::function<bool(size_t)>& good) {
   size_t most = 0;
-  for (const auto& [vendor, cards] : by_vendor(machine, good)) most = std::max(most, cards.size());
+  for (const auto& [vendor, gpus] : by_vendor(machine, good)) most = std::max(most, gpus.size());
   return most;
 }
 
@@ -204,7 +204,7 @@ std::optional<std::vector<size_t>> choose(const Machine& machine, const Ledger& 
   }
   if (best)
     std::sort(best->begin(), best->end(),
-              [&](size_t a, size_t b) { return machine.cards[a].uuid < machine.cards[b].uuid; });
+              [&](size_t a, size_t b) { return machine.gpus[a].uuid < machine.gpus[b].uuid; });
   return best;
 }
 
@@ -217,7 +217,7 @@ std::optional<std::vector<size_t>> choose_to_wait_for(const Machine& machine, co
     if (candidates.size() < wanted) continue;
     std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
       if (ledger[a].available != ledger[b].available) return ledger[a].available > ledger[b].available;
-      return machine.cards[a].uuid < machine.cards[b].uuid;
+      return machine.gpus[a].uuid < machine.gpus[b].uuid;
     });
     candidates.resize(wanted);
     // The last candidate lacks most.

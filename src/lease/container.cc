@@ -83,12 +83,12 @@ bool is_from_outside(const std::string& path) {
 
 std::string unseen_outside(const Directory& directory) {
   const std::string& path = directory.path();
-  const std::vector<std::string> defaults = default_folders();
+  const std::vector<std::string> defaults = default_directories();
   const bool named = std::find(defaults.begin(), defaults.end(), path) == defaults.end();
   if (named || !in_container() || is_from_outside(path)) return {};
   return "nobody outside of this container sees the leases in " + path +
-         "; start it with the machine's (docker run -v " + kSetUpFolder + ":" + kSetUpFolder +
-         ", after innkeeper setup there), or set INNKEEPER_LEASE_DIR to another folder if no one outside "
+         "; start it with the machine's (docker run -v " + kSetUpDirectory + ":" + kSetUpDirectory +
+         ", after innkeeper setup there), or set INNKEEPER_LEASE_DIR to another directory if no one outside "
          "uses "
          "its GPUs";
 }

@@ -38,7 +38,7 @@ bool make_lock(const std::string& path) {
 // that is success.
 Status make(const std::string& path) {
   std::string draft = path + ".XXXXXX";
-  if (mkdtemp(draft.data()) == nullptr) return failed("cannot make the lease folder", path, errno);
+  if (mkdtemp(draft.data()) == nullptr) return failed("cannot make the lease directory", path, errno);
   const std::string lock = draft + "/" + kLockName;
   int error = 0;
   if (!make_lock(lock) || chmod(draft.c_str(), 01777) != 0 ||
@@ -48,7 +48,7 @@ Status make(const std::string& path) {
     unlink(lock.c_str());
     rmdir(draft.c_str());
   }
-  if (error != 0 && error != EEXIST) return failed("cannot make the lease folder", path, error);
+  if (error != 0 && error != EEXIST) return failed("cannot make the lease directory", path, error);
   return Status::okay();
 }
 
@@ -59,17 +59,18 @@ std::string owner_name(uid_t owner) {
 
 }  // namespace
 
-Result<std::optional<std::string>> folder_named_by(const char* variable) {
+Result<std::optional<std::string>> directory_named_by(const char* variable) {
   const char* const path = std::getenv(variable);
   if (path == nullptr || *path == '\0') return std::optional<std::string>();
   if (*path != '/')
-    return Status(Code::io_error, std::string(variable) + " is \"" + printable(path) +
-                                      "\", which is another folder wherever a program is: name it from / on");
+    return Status(Code::io_error,
+                  std::string(variable) + " is \"" + printable(path) +
+                      "\", which is another directory wherever a program is: name it from / on");
   return std::optional<std::string>(path);
 }
 
-std::vector<std::string> default_folders() {
-  return {kSetUpFolder, "/run/lock/innkeeper", "/dev/shm/innkeeper"};
+std::vector<std::string> default_directories() {
+  return {kSetUpDirectory, "/run/lock/innkeeper", "/dev/shm/innkeeper"};
 }
 
 const char* remote_file_system(uint64_t type) {
@@ -96,24 +97,24 @@ Result<std::shared_ptr<Directory>> Directory::open_existing(const std::string& p
                                                             std::optional<uid_t> unmapped, bool& missing) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   missing = fd < 0 && errno == ENOENT;
-  if (fd < 0) return failed("cannot open the lease folder", path, errno);
+  if (fd < 0) return failed("cannot open the lease directory", path, errno);
   const std::shared_ptr<Directory> directory(new Directory(fd, path));
   struct statx about {};
   struct statfs system {};
   if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &about) != 0 || fstatfs(fd, &system) != 0)
-    return failed("cannot look at the lease folder", path, errno);
+    return failed("cannot look at the lease directory", path, errno);
   directory->owner_ = about.stx_uid;
   directory->unmapped_ = unmapped;
   if ((about.stx_mask & STATX_BTIME) != 0)
     directory->born_ns_ = int64_t{about.stx_btime.tv_sec} * 1'000'000'000 + about.stx_btime.tv_nsec;
   if (const char* name = remote_file_system(static_cast<uint32_t>(system.f_type)); name != nullptr)
-    return Status(Code::io_error, "the lease folder " + path + " is on " + name +
+    return Status(Code::io_error, "the lease directory " + path + " is on " + name +
                                       ", where locks do not reach every process: set " + kVariable +
-                                      " to a folder on this machine, as /dev/shm/innkeeper");
+                                      " to a directory on this machine, as /dev/shm/innkeeper");
   const bool others_may_write = (about.stx_mode & (S_IWGRP | S_IWOTH)) != 0;
   if (others_may_write && (about.stx_mode & S_ISVTX) == 0)
     return Status(Code::io_error,
-                  "in the lease folder " + path + ", which is " + owner_name(about.stx_uid) +
+                  "in the lease directory " + path + ", which is " + owner_name(about.stx_uid) +
                       " and has no sticky bit, " +
                       ((about.stx_mode & S_IWOTH) != 0 ? "everybody" : "everybody of its group") +
                       " may remove everybody's leases: chmod +t " + path);
@@ -131,14 +132,14 @@ struct Directory::Candidate {
 
 bool Directory::is_roots() const {
   if (!unmapped_) return owner_ == 0;
-  return path_ == kSetUpFolder && (owner_ == 0 || owner_ == *unmapped_);
+  return path_ == kSetUpDirectory && (owner_ == 0 || owner_ == *unmapped_);
 }
 
 Result<std::shared_ptr<const Directory>> Directory::find_best(const std::vector<std::string>& paths,
                                                               bool& missing) {
   const std::optional<uid_t> unmapped = innkeeper::unmapped_user();
   std::vector<Candidate> there;
-  Status problem(Code::io_error, "no lease folder is named");
+  Status problem(Code::io_error, "no lease directory is named");
   for (const std::string& path : paths) {
     bool none = false;
     Result<std::shared_ptr<Directory>> opened = open_existing(path, unmapped, none);
@@ -170,7 +171,7 @@ Result<std::shared_ptr<const Directory>> Directory::find_best(const std::vector<
     for (const Candidate& each : there)
       if (&each != best && each.owner == *unmapped)
         return Status(Code::io_error,
-                      "in this user namespace nobody can tell whether the lease folder " + each.path +
+                      "in this user namespace nobody can tell whether the lease directory " + each.path +
                           " is root's and goes before " + best->path +
                           ": `innkeeper setup`, as root outside, makes one that does; or set " + kVariable +
                           " to the one that is used outside");
@@ -194,7 +195,7 @@ Result<std::shared_ptr<const Directory>> Directory::open_best(const std::vector<
   Status problem = found.status();
   for (const std::string& path : paths) {
     // `innkeeper setup` creates this directory and gives it a tmpfs of its own.
-    if (path == kSetUpFolder) continue;
+    if (path == kSetUpDirectory) continue;
     problem = make(path);
     if (problem.ok()) return find_best(paths, missing);
   }
@@ -206,18 +207,18 @@ Result<std::shared_ptr<const Directory>> Directory::open(const std::string& path
 }
 
 Result<std::shared_ptr<const Directory>> Directory::open_default() {
-  const Result<std::optional<std::string>> named = folder_named_by(kVariable);
+  const Result<std::optional<std::string>> named = directory_named_by(kVariable);
   if (!named.ok()) return named.status();
   if (named.value()) return open(*named.value());
-  return open_best(default_folders());
+  return open_best(default_directories());
 }
 
 Result<std::shared_ptr<const Directory>> Directory::find_default() {
   bool missing = true;
-  const Result<std::optional<std::string>> named = folder_named_by(kVariable);
+  const Result<std::optional<std::string>> named = directory_named_by(kVariable);
   if (!named.ok()) return named.status();
   if (named.value()) return find_best({*named.value()}, missing);
-  return find_best(default_folders(), missing);
+  return find_best(default_directories(), missing);
 }
 
 Directory::~Directory() { ::close(fd_); }

@@ -37,17 +37,17 @@
 namespace innkeeper::lease {
 
 inline constexpr const char* kLockName = "alloc.lock";
-inline constexpr const char* kSetUpFolder = "/run/innkeeper";
+inline constexpr const char* kSetUpDirectory = "/run/innkeeper";
 
 // Returns the directory that an environment variable names; none if it is not set. Fails on a relative path,
 // which would be another directory for each program.
-Result<std::optional<std::string>> folder_named_by(const char* variable);
+Result<std::optional<std::string>> directory_named_by(const char* variable);
 
 // Directories that may hold leases if INNKEEPER_LEASE_DIR is not set.
-std::vector<std::string> default_folders();
+std::vector<std::string> default_directories();
 
 // A lease directory that exists in addition to the one in use.
-struct OtherFolder {
+struct OtherDirectory {
   std::string path;
   uid_t owner = 0;
   std::string why;  // Reason for which it is not used.
@@ -79,7 +79,7 @@ class Directory {
   // Returns whether this user may create leases there.
   bool writable() const;
   // The other directories that existed when this one was chosen.
-  const std::vector<OtherFolder>& others() const { return others_; }
+  const std::vector<OtherDirectory>& others() const { return others_; }
   // Returns whether new requests use another directory, because another one was set up or this one was moved
   // away. A lease granted here would not be seen there, so no lease may be granted.
   bool superseded() const;
@@ -99,7 +99,7 @@ class Directory {
   std::optional<uid_t> unmapped_;
   int64_t born_ns_ = 0;             // Creation time, ns since 1970; 0: the file system does not report it.
   std::vector<std::string> paths_;  // Paths among which this one was chosen.
-  std::vector<OtherFolder> others_;
+  std::vector<OtherDirectory> others_;
 };
 
 // Returns the name of a file system on which locks do not reach all processes, or null. `type`

@@ -1,7 +1,7 @@
 // The one place where leasing uses telemetry: extracts the data that the protocol needs from a snapshot.
 #pragma once
 
-#include "lease/card.h"
+#include "lease/gpu.h"
 #include "lease/request.h"
 #include "telemetry/snapshot.h"
 

@@ -23,23 +23,23 @@ std::vector<GPU> gpus() {
   const telemetry::Snapshot snapshot =
       telemetry::snapshot(Wanted::memory | Wanted::utilization | Wanted::power | Wanted::temperature);
   std::vector<GPU> found;
-  for (const telemetry::Card& card : snapshot.cards) {
+  for (const telemetry::Gpu& device : snapshot.gpus) {
     GPU gpu;
-    gpu.uuid = card.uuid;
-    gpu.name = card.name;
-    gpu.index = card.driver_index;
-    if (card.power) {
-      gpu.power = card.power->watts;
-      gpu.power_limit = card.power->limit_watts;
+    gpu.uuid = device.uuid;
+    gpu.name = device.name;
+    gpu.index = device.driver_index;
+    if (device.power) {
+      gpu.power = device.power->watts;
+      gpu.power_limit = device.power->limit_watts;
     }
-    if (card.temperature_c) gpu.temperature = *card.temperature_c;
-    if (!card.mig) {
-      set_memory(gpu, card.memory);
-      if (card.utilization) gpu.utilization = card.utilization->compute_percent / 100.0;
+    if (device.temperature_c) gpu.temperature = *device.temperature_c;
+    if (!device.mig) {
+      set_memory(gpu, device.memory);
+      if (device.utilization) gpu.utilization = device.utilization->compute_percent / 100.0;
       found.push_back(std::move(gpu));
       continue;
     }
-    for (const telemetry::Instance& instance : card.instances) {
+    for (const telemetry::Instance& instance : device.instances) {
       GPU part = gpu;
       part.uuid = instance.uuid;
       if (!instance.name.empty()) part.name = instance.name;
@@ -52,11 +52,11 @@ std::vector<GPU> gpus() {
 
 namespace lease {
 
-std::function<double(const Card&)> by_keys(const std::function<double(const GPU&)>& key) {
+std::function<double(const Gpu&)> by_keys(const std::function<double(const GPU&)>& key) {
   std::map<std::string, double> keys;
   for (const GPU& gpu : gpus()) keys[gpu.uuid] = key(gpu);
-  return [keys = std::move(keys)](const Card& card) {
-    const auto found = keys.find(card.uuid);
+  return [keys = std::move(keys)](const Gpu& device) {
+    const auto found = keys.find(device.uuid);
     return found == keys.end() ? -std::numeric_limits<double>::max() : found->second;
   };
 }

@@ -4,12 +4,12 @@
 #include <functional>
 
 #include "innkeeper/gpus.h"
-#include "lease/card.h"
+#include "lease/gpu.h"
 
 namespace innkeeper::lease {
 
 // Makes a Request::key from a function of a GPU. The function is called here once per GPU, not
 // during the request.
-std::function<double(const Card&)> by_keys(const std::function<double(const GPU&)>& key);
+std::function<double(const Gpu&)> by_keys(const std::function<double(const GPU&)>& key);
 
 }  // namespace innkeeper::lease

@@ -19,7 +19,7 @@ namespace {
 
 using telemetry::Snapshot;
 
-Status no_cards(const Snapshot& snapshot) {
+Status no_gpus(const Snapshot& snapshot) {
   std::string why = snapshot.driver.text().empty() ? "the driver sees none" : snapshot.driver.text();
   if (!snapshot.lost.empty())
     why = std::to_string(snapshot.lost.size()) + " cannot be used: " + snapshot.lost.front().why;
@@ -48,10 +48,10 @@ Result<std::vector<std::string>> given_here(const std::string& vendor) {
   if (!vendor.empty() && vendor != "nvidia" && vendor != "amd")
     return Status(Code::invalid_argument,
                   "vendor " + printable(vendor) + ": expected nvidia or amd, or nothing for both");
-  const Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
-  Result<std::vector<std::string>> given = given_by(variables_before(), cards);
+  const Snapshot gpus = telemetry::snapshot(telemetry::Wanted::nothing);
+  Result<std::vector<std::string>> given = given_by(variables_before(), gpus);
   if (!given.ok() || vendor.empty()) return given;
-  telemetry::Chosen vendors = telemetry::by_vendor(given.value(), cards);
+  telemetry::Chosen vendors = telemetry::by_vendor(given.value(), gpus);
   std::vector<std::string>& wanted = vendor == "amd" ? vendors.amd : vendors.nvidia;
   if (wanted.empty())
     return Status(Code::unavailable, "of the " + std::to_string(given.value().size()) +
@@ -75,15 +75,15 @@ Status restrict_here(Request& request, const std::string& vendor) {
   return Status::okay();
 }
 
-Result<std::vector<std::string>> given_by(const telemetry::Variables& variables, const Snapshot& cards) {
-  if (cards.cards.empty()) return no_cards(cards);
-  if (std::optional<std::vector<std::string>> ordinals = telemetry::cuda_view(cards)) {
+Result<std::vector<std::string>> given_by(const telemetry::Variables& variables, const Snapshot& gpus) {
+  if (gpus.gpus.empty()) return no_gpus(gpus);
+  if (std::optional<std::vector<std::string>> ordinals = telemetry::cuda_view(gpus)) {
     std::erase(*ordinals, "");
     if (ordinals->empty())
       return Status(Code::unavailable, "CUDA has been started in this process and sees no GPU");
     return *std::move(ordinals);
   }
-  telemetry::Visible visible = telemetry::visible_with(variables, cards);
+  telemetry::Visible visible = telemetry::visible_with(variables, gpus);
   if (visible.uuids.empty())
     return Status(Code::unavailable, names_of_lists(variables) + " gives this process no GPU" +
                                          (visible.note.empty() ? "" : ": " + visible.note));
@@ -96,7 +96,7 @@ Result<Lease> acquire_here(const Request& request, const Arbiter::Cancelled& can
   if (!arbiter.ok()) return arbiter.status();
   const auto look = [&request, first = true]() mutable -> Result<Machine> {
     const Snapshot snapshot = telemetry::snapshot(wanted_for(request));
-    if (std::exchange(first, false) && snapshot.cards.empty()) return no_cards(snapshot);
+    if (std::exchange(first, false) && snapshot.gpus.empty()) return no_gpus(snapshot);
     return from_snapshot(snapshot);
   };
   return arbiter.value().acquire(request, look, cancelled);

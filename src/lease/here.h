@@ -35,7 +35,7 @@ std::string nodes_for(Bytes memory, int sharers, const std::optional<std::string
 // indices cannot be resolved; the message names the cure.
 Result<std::vector<std::string>> given_here(const std::string& vendor = "");
 Result<std::vector<std::string>> given_by(const telemetry::Variables& variables,
-                                          const telemetry::Snapshot& cards);
+                                          const telemetry::Snapshot& gpus);
 
 // Restricts the request to these GPUs (of request.allowed, if that is set), inside the lease that the process
 // was started with.

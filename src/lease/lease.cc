@@ -37,7 +37,7 @@ int64_t Lease::expires_ns() const {
   return file_ ? file_->record.expires_ns : 0;
 }
 
-std::vector<std::string> Lease::cards() const {
+std::vector<std::string> Lease::gpus() const {
   std::vector<std::string> uuids;
   for (const Claim& claim : claims()) uuids.push_back(claim.uuid);
   return uuids;

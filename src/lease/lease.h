@@ -38,7 +38,7 @@ class Lease {
   int64_t expires_ns() const;  // Expiry by the machine's clock (base/clock.h), ns; 0: never.
   // UUIDs of the lease's GPUs, sorted. uuids() returns them in the form of
   // CUDA_VISIBLE_DEVICES, "GPU-1,GPU-2".
-  std::vector<std::string> cards() const;
+  std::vector<std::string> gpus() const;
   std::string uuids() const;
 
   // Returns whether this process has the lease's descriptor. It does not tell whether other processes

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "lease/card.h"
+#include "lease/gpu.h"
 #include "lease/request.h"
 #include "lease/store.h"
 
@@ -41,7 +41,7 @@ struct Standing {
   bool allowed = true;  // True: this request may use the GPU.
 };
 
-// Entries in the order of Machine::cards.
+// Entries in the order of Machine::gpus.
 using Ledger = std::vector<Standing>;
 
 struct View {

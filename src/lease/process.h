@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lease/card.h"
+#include "lease/gpu.h"
 #include "lease/record.h"
 
 namespace innkeeper::lease {

@@ -20,7 +20,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "lease/card.h"
+#include "lease/gpu.h"
 
 namespace innkeeper::lease {
 

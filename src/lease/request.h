@@ -16,7 +16,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
-#include "lease/card.h"
+#include "lease/gpu.h"
 #include "lease/record.h"
 
 namespace innkeeper::lease {
@@ -31,7 +31,7 @@ struct Request {
   std::optional<bool> exclusive;  // True: exclusive; none: exclusive unless `memory` is set.
   By by = By::free;
   // Score used instead of `by`: higher is better. Called once per GPU, before any lock is taken.
-  std::function<double(const Card&)> key;
+  std::function<double(const Gpu&)> key;
   bool wait = false;
   std::optional<std::chrono::milliseconds> wait_limit;  // Longest wait; none: for ever.
 

@@ -73,8 +73,8 @@ struct Showing {
   static void unlock() IK_NO_THREAD_SAFETY_ANALYSIS { self().mutex.unlock(); }
 };
 
-Shown::Shown(const std::vector<std::string>& uuids, const telemetry::Snapshot& cards, Counts counts)
-    : entry_(std::make_shared<const Entry>(Entry{telemetry::by_vendor(uuids, cards), std::move(counts)})) {
+Shown::Shown(const std::vector<std::string>& uuids, const telemetry::Snapshot& gpus, Counts counts)
+    : entry_(std::make_shared<const Entry>(Entry{telemetry::by_vendor(uuids, gpus), std::move(counts)})) {
   Showing& showing = Showing::self();
   const MutexLock lock(showing.mutex);
   if (!showing.is_ours()) {  // This entry is the first, or the program has set a variable itself.
@@ -114,14 +114,14 @@ Variables variables_before() {
 }
 
 Result<std::vector<int>> ordinals_here(const std::vector<std::string>& uuids) {
-  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
+  const telemetry::Snapshot gpus = telemetry::snapshot(telemetry::Wanted::nothing);
   std::vector<std::string> listing;
-  if (std::optional<std::vector<std::string>> view = telemetry::cuda_view(cards)) {
+  if (std::optional<std::vector<std::string>> view = telemetry::cuda_view(gpus)) {
     listing = *std::move(view);
   } else {
     // Each vendor numbers its GPUs separately, and the requested GPUs are of one vendor.
-    const Chosen seen = by_vendor(telemetry::visible_from_environment(cards).uuids, cards);
-    listing = by_vendor(uuids, cards).amd.empty() ? seen.nvidia : seen.amd;
+    const Chosen seen = by_vendor(telemetry::visible_from_environment(gpus).uuids, gpus);
+    listing = by_vendor(uuids, gpus).amd.empty() ? seen.nvidia : seen.amd;
   }
   std::vector<int> ordinals;
   std::string missing, seen;

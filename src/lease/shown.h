@@ -30,7 +30,7 @@ class Shown {
   using Counts = std::function<bool()>;
 
   Shown() = default;
-  Shown(const std::vector<std::string>& uuids, const telemetry::Snapshot& cards, Counts counts);
+  Shown(const std::vector<std::string>& uuids, const telemetry::Snapshot& gpus, Counts counts);
   ~Shown() { end(); }
   Shown(Shown&&) noexcept = default;
   Shown& operator=(Shown&& other) noexcept;

@@ -49,7 +49,7 @@ int64_t touched_ns(const timespec& time) {
 }
 
 Status failed(const Directory& directory, const std::string& what, int error) {
-  return Status(Code::io_error, "cannot " + what + " in the lease folder " + directory.path() + ": " +
+  return Status(Code::io_error, "cannot " + what + " in the lease directory " + directory.path() + ": " +
                                     std::strerror(error) +
                                     (error == ENOSPC ? room_left(directory.path()) : ""));
 }
@@ -212,9 +212,9 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   if (!id) id = fresh;
   if (!fresh) return failed(*directory, "name a lease", errno);
   LeaseFile made{std::move(directory), {}, *std::move(id), std::move(record)};
-  const int folder = made.directory->fd();
+  const int directory_fd = made.directory->fd();
   const std::string draft = "t" + *fresh;  // No user can guess this name, as one may know the lease's id.
-  made.file = OpenFile([&] { return openat(folder, draft.c_str(), kMakeFlags, 0600); });
+  made.file = OpenFile([&] { return openat(directory_fd, draft.c_str(), kMakeFlags, 0600); });
   if (!made.file.valid()) return failed(*made.directory, "make a lease", errno);
   const int fd = made.file.fd();
   step("created");
@@ -227,10 +227,10 @@ Result<LeaseFile> create(std::shared_ptr<const Directory> directory, Record reco
   good = good && fchmod(fd, 0644) == 0;
   if (made.record.kind == Kind::waiting) touch(fd);
   step("readable");
-  good = good && renameat(folder, draft.c_str(), folder, made.name().c_str()) == 0;
+  good = good && renameat(directory_fd, draft.c_str(), directory_fd, made.name().c_str()) == 0;
   if (!good) {
     const int error = errno;
-    unlinkat(folder, draft.c_str(), 0);
+    unlinkat(directory_fd, draft.c_str(), 0);
     return failed(*made.directory, "write a lease", error);
   }
   step("renamed");

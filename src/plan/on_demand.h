@@ -95,8 +95,8 @@ class OnDemand {
   size_t hand_ = 0;
   uint64_t now_ = 0;  // Operators so far.
   double in_free_ = 0, out_free_ = 0;
-  // The events that the engine records and keeps (residency/block/stamps.h, device/marks.h). A copy out of a block
-  // whose last operator is older than all of them waits for the oldest.
+  // The events that the engine records and keeps (residency/block/stamps.h, device/marks.h). A copy out of a
+  // block whose last operator is older than all of them waits for the oldest.
   struct Mark {
     uint64_t operation = 0;
     double seconds = 0;

@@ -5,8 +5,8 @@
 
 namespace innkeeper::plan {
 
-// The bytes that a card's kernels touch while its link moves one. This many where the rates are unknown;
-// cards on PCIe have 11 (an L4) to 80, GH200 has some 10.
+// The bytes that a GPU's kernels touch while its link moves one. This many where the rates are unknown;
+// GPUs on PCIe have 11 (an L4) to 80, GH200 has some 10.
 inline constexpr double kSlower = 50;
 
 // Bytes per second; 0: unknown.

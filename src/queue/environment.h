@@ -17,8 +17,8 @@ std::optional<std::string> variable_in(const std::vector<std::string>& environme
 void remove_variable(std::vector<std::string>& environment, std::string_view name);
 
 // Variables that define which GPUs a program may see, in the order of telemetry::Variables.
-inline constexpr const char* kCardVariables[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                                                 "HIP_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"};
+inline constexpr const char* kGpuVariables[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                                "HIP_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"};
 
 // Replaces every entry of that name by one.
 void set_variable(std::vector<std::string>& environment, std::string_view name, std::string_view value);

@@ -68,7 +68,7 @@ struct JobSpec {
   // Request for GPUs; none: the job uses CPU slots and no GPU. The fields `wait`, `allowed`, `inside`
   // and `key` are ignored: a job always waits, and CUDA_VISIBLE_DEVICES (and its kin) of its
   // environment names its allowed GPUs.
-  std::optional<lease::Request> cards;
+  std::optional<lease::Request> gpus;
   int cpu_slots = 1;  // CPU slots of a job without GPUs.
   int priority = 0;   // Higher values start first; equal ones in the order of addition.
   int retries = 0;    // Number of further attempts after a failure or an interruption.
@@ -94,7 +94,7 @@ struct JobLine {
   How how = How::exited;
   int code = 0;
   int priority = 0;
-  int cards = 0;    // Number of GPUs; 0: CPU only.
+  int gpus = 0;     // Number of GPUs; 0: CPU only.
   Bytes memory;     // Memory on each GPU; 0: whole GPUs.
   int attempt = 0;  // Number of the last attempt; 0: no attempt yet.
   int needs = 0;    // Number of dependencies that have not ended.
@@ -119,7 +119,7 @@ struct Attempt {
   int number = 0;
   int64_t started_ns = 0;
   int64_t ended_ns = 0;
-  std::string cards;  // GPU UUIDs, comma-separated.
+  std::string gpus;  // GPU UUIDs, comma-separated.
   How how = How::unknown;
   int code = 0;
   Bytes peak_memory;  // Measured peak on the GPU where the job used most; 0: unknown.

@@ -19,8 +19,8 @@ constexpr timespec kLookAgain{2, 0};
 
 }  // namespace
 
-void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder, const Program& program,
-          const std::function<void()>& supervise) {
+void keep(const lease::OpenFile& life, lease::Lease& lease, const QueueDirectory& directory,
+          const Program& program, const std::function<void()>& supervise) {
   prctl(PR_SET_NAME, keep::kJobKeeperName);
   setsid();
   keep::Children children;
@@ -38,7 +38,7 @@ void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder
   while (true) {
     const bool in_time = sigtimedwait(&ended, nullptr, &kLookAgain) < 0;
     children.look({});
-    if (children.none() || in_time) ensure_runner_outside(folder, program);
+    if (children.none() || in_time) ensure_runner_outside(directory, program);
     if (children.none()) break;
     // The lease record still names the supervisor, which was killed.
     if (children.ended() && lease.held() && !std::exchange(killed, true)) (void)lease::take_over_here(lease);

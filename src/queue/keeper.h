@@ -10,14 +10,14 @@
 
 #include "lease/lease.h"
 #include "lease/open_file.h"
-#include "queue/folder.h"
 #include "queue/program.h"
+#include "queue/queue_directory.h"
 
 namespace innkeeper::queue {
 
 // The calling process becomes the keeper. A child of it calls `supervise`, which never returns. Requires:
 // SIGCHLD is blocked, and neither ignored nor handled.
-[[noreturn]] void keep(const lease::OpenFile& life, lease::Lease& lease, const Folder& folder,
+[[noreturn]] void keep(const lease::OpenFile& life, lease::Lease& lease, const QueueDirectory& directory,
                        const Program& program, const std::function<void()>& supervise);
 
 }  // namespace innkeeper::queue

@@ -22,7 +22,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "lease/card.h"
+#include "lease/gpu.h"
 #include "lease/open_file.h"
 #include "queue/store.h"
 

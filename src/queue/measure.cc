@@ -6,9 +6,9 @@ namespace innkeeper::queue {
 
 std::map<JobId, Bytes> measure(const std::vector<Measurable>& jobs, const lease::Machine& machine) {
   std::map<JobId, Bytes> most;
-  for (const lease::Card& card : machine.cards) {
+  for (const lease::Gpu& gpu : machine.gpus) {
     std::map<JobId, Bytes> here;
-    for (const lease::Process& process : card.processes)
+    for (const lease::Process& process : gpu.processes)
       for (const Measurable& job : jobs)
         if (std::find(process.line.begin(), process.line.end(), job.supervisor) != process.line.end())
           here[job.id] += process.used;

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "lease/card.h"
+#include "lease/gpu.h"
 #include "queue/job.h"
 
 namespace innkeeper::queue {

@@ -58,9 +58,9 @@ void remove_database(const std::string& path) {
 
 // Opens the lock file and waits until its lock of this type (F_RDLCK, F_WRLCK) is granted. The result is
 // not valid if that is impossible.
-lease::OpenFile locked(const Folder& folder, int type) {
+lease::OpenFile locked(const QueueDirectory& directory, int type) {
   lease::OpenFile file([&] {
-    return open((folder.path() + "/mend.lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return open((directory.path() + "/mend.lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   });
   struct flock whole = lease::whole_file(static_cast<short>(type));
   int code = -1;
@@ -75,8 +75,8 @@ Result<Database> open_ours(const std::string& path) { return Database::open(path
 // One mending, done under the exclusive lock.
 class Mending {
  public:
-  explicit Mending(const Folder& folder)
-      : folder_(folder), seconds_(std::to_string(wall_clock_ns() / 1'000'000'000)) {}
+  explicit Mending(const QueueDirectory& directory)
+      : directory_(directory), seconds_(std::to_string(wall_clock_ns() / 1'000'000'000)) {}
   ~Mending() {
     remove_database(fresh_);
     remove_database(part_);
@@ -84,7 +84,7 @@ class Mending {
   }
 
   Result<bool> run() {
-    const std::string path = folder_.database();
+    const std::string path = directory_.database();
     const Header header = read_header(path, kSchema);
     const bool has_log = size_of(path + "-wal") > 0;
     switch (header.kind) {
@@ -93,11 +93,11 @@ class Mending {
         if (has_log) return not_ours(Code::io_error, path);
         return false;
       case Header::none:
-        if (!has_log && !has_traces(folder_)) return false;
+        if (!has_log && !has_traces(directory_)) return false;
         return begin_anew();
       case Header::unreadable:
         // Without traces of jobs the file may be another program's.
-        if (!has_log && !has_traces(folder_)) return not_ours(Code::io_error, path);
+        if (!has_log && !has_traces(directory_)) return not_ours(Code::io_error, path);
         return begin_anew();
       case Header::ours: break;
     }
@@ -114,7 +114,7 @@ class Mending {
 
  private:
   std::string name_kept(std::string_view kind) const {
-    return folder_.path() + "/" + std::string(kind) + seconds_;
+    return directory_.path() + "/" + std::string(kind) + seconds_;
   }
 
   Result<bool> replace(Database& live, const std::string& what) {
@@ -126,8 +126,8 @@ class Mending {
     {
       Transaction nobody_writes(live);
       IK_RETURN_IF_ERROR(nobody_writes.status());
-      IK_RETURN_IF_ERROR(copy_database(folder_.database(), kept_));
-      lost = salvage(&live, made.value(), folder_);
+      IK_RETURN_IF_ERROR(copy_database(directory_.database(), kept_));
+      lost = salvage(&live, made.value(), directory_);
       if (!lost.ok()) return lost.status();
     }
     IK_RETURN_IF_ERROR(live.replace_by(made.value()));
@@ -144,19 +144,19 @@ class Mending {
     kept_ = name_kept(kUnreadable);
     remove_database(fresh_);
     remove_database(part_);
-    IK_RETURN_IF_ERROR(copy_database(folder_.database(), kept_));
+    IK_RETURN_IF_ERROR(copy_database(directory_.database(), kept_));
     IK_RETURN_IF_ERROR(copy_database(kept_, part_));
     IK_RETURN_IF_ERROR(lengthen(part_, kPage));  // SQLite would discard the log of a shorter file.
     {
       Result<Database> made = open_ours(fresh_);
       if (!made.ok()) return made.status();
       Result<Database> old = Database::open_part(part_, kSchema);
-      const Result<int64_t> lost = salvage(old.ok() ? &old.value() : nullptr, made.value(), folder_);
+      const Result<int64_t> lost = salvage(old.ok() ? &old.value() : nullptr, made.value(), directory_);
       if (!lost.ok()) return lost.status();
     }
-    for (const char* end : {"-wal", "-shm"}) unlink((folder_.database() + end).c_str());
-    if (rename(fresh_.c_str(), folder_.database().c_str()) != 0)
-      return Status(Code::io_error, "cannot put a new " + folder_.database() +
+    for (const char* end : {"-wal", "-shm"}) unlink((directory_.database() + end).c_str());
+    if (rename(fresh_.c_str(), directory_.database().c_str()) != 0)
+      return Status(Code::io_error, "cannot put a new " + directory_.database() +
                                         " in the place of the old: " + std::strerror(errno));
     done_ = true;
     log(LogLevel::warn,
@@ -165,30 +165,30 @@ class Mending {
     return true;
   }
 
-  const Folder& folder_;
+  const QueueDirectory& directory_;
   const std::string seconds_;
-  const std::string fresh_ = folder_.path() + "/queue.db.mended";
+  const std::string fresh_ = directory_.path() + "/queue.db.mended";
   // Copy of the database without its beginning.
-  const std::string part_ = folder_.path() + "/queue.db.looked-at";
+  const std::string part_ = directory_.path() + "/queue.db.looked-at";
   std::string kept_;
   bool done_ = false;
 };
 
 }  // namespace
 
-Result<bool> mend(const Folder& folder) {
-  const lease::OpenFile lock = locked(folder, F_WRLCK);
-  if (!lock.valid()) return Status(Code::io_error, "cannot lock " + folder.path() + "/mend.lock");
-  return Mending(folder).run();
+Result<bool> mend(const QueueDirectory& directory) {
+  const lease::OpenFile lock = locked(directory, F_WRLCK);
+  if (!lock.valid()) return Status(Code::io_error, "cannot lock " + directory.path() + "/mend.lock");
+  return Mending(directory).run();
 }
 
-DatabaseStays::DatabaseStays(const Folder& folder) : lock_(locked(folder, F_RDLCK)) {}
+DatabaseStays::DatabaseStays(const QueueDirectory& directory) : lock_(locked(directory, F_RDLCK)) {}
 
-KeptDamage kept_damage(const Folder& folder) {
+KeptDamage kept_damage(const QueueDirectory& directory) {
   KeptDamage newest;
   int64_t latest = -1;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path(), error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path(), error)) {
     const std::string name = entry.path().filename();
     for (const std::string_view kind : {kDamaged, kUnreadable}) {
       int64_t seconds = 0;

@@ -10,21 +10,21 @@
 
 #include "base/status.h"
 #include "lease/open_file.h"
-#include "queue/folder.h"
+#include "queue/queue_directory.h"
 
 namespace innkeeper::queue {
 
 // Checks the whole database and mends it if it is damaged. Returns true if it was damaged. A second caller
 // waits and finds the database mended. Blocks until every process has released its DatabaseStays, and then
 // for as long as reading and copying the database takes.
-Result<bool> mend(const Folder& folder);
+Result<bool> mend(const QueueDirectory& directory);
 
 // While it lives, no process mends the database, so that the name leads to the same file throughout. The
 // constructor waits for a mending that has begun. A thread that holds it must not call mend(). If the lock
 // file cannot be created, for example on a full disk, it holds no lock.
 class DatabaseStays {
  public:
-  explicit DatabaseStays(const Folder& folder);
+  explicit DatabaseStays(const QueueDirectory& directory);
 
  private:
   lease::OpenFile lock_;
@@ -35,6 +35,6 @@ struct KeptDamage {
   std::string path;         // Path of the copy; empty: there is none.
   bool unreadable = false;  // True: no row of it could be read.
 };
-KeptDamage kept_damage(const Folder& folder);
+KeptDamage kept_damage(const QueueDirectory& directory);
 
 }  // namespace innkeeper::queue

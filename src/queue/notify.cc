@@ -21,7 +21,7 @@ void Scheduler::notify(const Job& job) const {
   set_variable(environment, "INNKEEPER_JOB_NAME", job.title);
   set_variable(environment, "INNKEEPER_JOB_STATE", to_string(job.state));
   set_variable(environment, "INNKEEPER_JOB_CODE", std::to_string(job.code));
-  set_variable(environment, "INNKEEPER_JOB_OUTPUT", folder_.output(job.id, job.attempt));
+  set_variable(environment, "INNKEEPER_JOB_OUTPUT", directory_.output(job.id, job.attempt));
   std::vector<std::string> words = {"/bin/sh", "-c", job.notify};
   std::vector<char*> arguments, variables;
   for (std::string& word : words) arguments.push_back(word.data());

@@ -26,10 +26,10 @@ namespace innkeeper::queue {
 namespace {
 
 // Returns whether this process descends from the supervisor of one of the directory's jobs.
-bool inside_a_job(const Folder& folder) {
+bool inside_a_job(const QueueDirectory& directory) {
   const std::vector<lease::ProcessKey> line = lease::process_line(getpid());
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.life_folder(), error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory.life_directory(), error)) {
     const Life life = look(entry.path());
     if (life.alive && life.began && std::find(line.begin(), line.end(), life.began->supervisor) != line.end())
       return true;
@@ -39,20 +39,20 @@ bool inside_a_job(const Folder& folder) {
 
 }  // namespace
 
-bool runner_alive(const Folder& folder) {
+bool runner_alive(const QueueDirectory& directory) {
   const lease::OpenFile file(
-      [&] { return open(folder.runner_lock().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); });
+      [&] { return open(directory.runner_lock().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); });
   return file.valid() && lease::write_locked(file.fd()).value_or(false);
 }
 
-Status ensure_runner(const Folder& folder, const Program& program) {
-  if (runner_alive(folder) || inside_a_job(folder)) return Status::okay();
+Status ensure_runner(const QueueDirectory& directory, const Program& program) {
+  if (runner_alive(directory) || inside_a_job(directory)) return Status::okay();
   std::vector<std::string> words = program.words;
   if (words.empty()) {
     const char* named = std::getenv("INNKEEPER_PROGRAM");
     words = {named != nullptr && *named != '\0' ? named : "innkeeper", "queue", "runner"};
   }
-  words.push_back(folder.path());
+  words.push_back(directory.path());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -80,20 +80,20 @@ Status ensure_runner(const Folder& folder, const Program& program) {
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return Status::okay();  // ECHILD: the caller ignores its children.
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status::okay();
-  std::ifstream log(folder.runner_log());
+  std::ifstream log(directory.runner_log());
   std::string line, last;
   while (std::getline(log, line)) last = line;
   return Status(Code::unavailable, "the runner could not be started: " + last);
 }
 
-void ensure_runner_outside(const Folder& folder, const Program& program) {
-  if (runner_alive(folder)) return;
+void ensure_runner_outside(const QueueDirectory& directory, const Program& program) {
+  if (runner_alive(directory)) return;
   // The child is a child of our parent, so that it is not below us and its orphans do not come to
   // us. No process needs to wait for it: the parent is either a runner, which ignores its
   // children, or a reaper of orphans.
   const long child = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
   if (child != 0) return;
-  (void)ensure_runner(folder, program);
+  (void)ensure_runner(directory, program);
   _exit(0);
 }
 

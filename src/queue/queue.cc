@@ -34,31 +34,31 @@ constexpr int64_t kPrunedAtOnce = 1000;
 }  // namespace
 
 Result<Queue> Queue::open(Program program) {
-  Result<std::shared_ptr<const Folder>> folder = Folder::open_default();
-  if (!folder.ok()) return folder.status();
-  return open(folder.value()->path(), std::move(program));
+  Result<std::shared_ptr<const QueueDirectory>> directory = QueueDirectory::open_default();
+  if (!directory.ok()) return directory.status();
+  return open(directory.value()->path(), std::move(program));
 }
 
 Result<Queue> Queue::open(const std::string& path, Program program) {
-  Result<std::shared_ptr<const Folder>> folder = Folder::open(path);
-  if (!folder.ok()) return folder.status();
-  Result<Store> store = open_store(*folder.value());
+  Result<std::shared_ptr<const QueueDirectory>> directory = QueueDirectory::open(path);
+  if (!directory.ok()) return directory.status();
+  Result<Store> store = open_store(*directory.value());
   if (!store.ok()) return store.status();
-  return Queue(std::move(folder).value(), std::move(program), std::move(store).value());
+  return Queue(std::move(directory).value(), std::move(program), std::move(store).value());
 }
 
 // Opens the database, and mends it first if its beginning is lost.
-Result<Store> Queue::open_store(const Folder& folder) {
-  Result<Store> store = Store::open(folder, Durable::processes);
+Result<Store> Queue::open_store(const QueueDirectory& directory) {
+  Result<Store> store = Store::open(directory, Durable::processes);
   if (store.status().code() != Code::damaged) return store;
-  const Result<bool> mended = mend(folder);
+  const Result<bool> mended = mend(directory);
   if (!mended.ok()) return mended.status();
-  return Store::open(folder, Durable::processes);
+  return Store::open(directory, Durable::processes);
 }
 
 Status Queue::follow_if_moved() {
   if (!store_.moved()) return Status::okay();
-  Result<Store> store = open_store(*folder_);
+  Result<Store> store = open_store(*directory_);
   if (!store.ok()) return store.status();
   store_ = std::move(store).value();
   return Status::okay();
@@ -70,13 +70,13 @@ auto Queue::asking(const Ask& ask) -> decltype(ask()) {
     IK_RETURN_IF_ERROR(follow_if_moved());
     {
       // A write to a database that has been replaced would be lost.
-      const DatabaseStays stays(*folder_);
+      const DatabaseStays stays(*directory_);
       if (store_.moved()) continue;
       lease::step("database asked");
       auto answer = ask();
       if (answer.ok() || is_mended || !store_.take_damage()) return answer;
     }
-    const Result<bool> mended = mend(*folder_);
+    const Result<bool> mended = mend(*directory_);
     if (!mended.ok()) return mended.status();
     is_mended = true;
   }
@@ -87,7 +87,7 @@ Status Queue::set(const char* setting, int64_t value) {
 }
 
 Result<std::string> Queue::said_of_damage() {
-  const KeptDamage kept = kept_damage(*folder_);
+  const KeptDamage kept = kept_damage(*directory_);
   if (kept.path.empty()) return std::string();
   const std::string end = kept.path + " is what it was; this is said until it is removed";
   if (kept.unreadable)
@@ -102,19 +102,19 @@ Result<std::string> Queue::said_of_damage() {
 }
 
 void Queue::changed() const {
-  folder_->wake();
+  directory_->wake();
   if (const Status status = ensure_runner(); !status.ok()) log(LogLevel::warn, status.message());
 }
 
 Result<std::vector<JobId>> Queue::add(JobSpec spec) {
   std::error_code error;
   if (spec.directory.empty()) spec.directory = std::filesystem::current_path(error);
-  if (error) return Status(Code::invalid_argument, "the current folder is gone: " + error.message());
+  if (error) return Status(Code::invalid_argument, "the current directory is gone: " + error.message());
   if (!spec.environment) spec.environment = own_environment();
   if (spec.limits.empty()) spec.limits = own_limits();
   Result<std::vector<JobId>> ids = asking([&] { return store_.add(spec); });
   if (!ids.ok()) return ids;
-  folder_->wake();
+  directory_->wake();
   if (runner_alive()) return ids;
   const Result<bool> stopped = paused();
   if (stopped.ok() && !stopped.value()) changed();
@@ -151,7 +151,7 @@ Result<std::vector<JobLine>> Queue::list(const Filter& filter) {
   Result<std::vector<JobLine>> lines = asking([&] { return store_.list(filter); });
   if (!lines.ok()) return lines;
   for (JobLine& job : lines.value())
-    if (job.state == State::running) judge(job, look(folder_->life(job.id, job.attempt)));
+    if (job.state == State::running) judge(job, look(directory_->life(job.id, job.attempt)));
   return lines;
 }
 
@@ -165,7 +165,7 @@ Result<Job> Queue::show(JobId id) {
   Result<Job> found = asking([&] { return store_.get(id); });
   if (!found.ok() || found.value().state != State::running) return found;
   Job& job = found.value();
-  const Life life = look(folder_->life(id, job.attempt));
+  const Life life = look(directory_->life(id, job.attempt));
   judge(job, life);
   if (!job.program_ended || !life.began) return found;
   job.left = {life.left->program.how, life.left->program.code, life.left->ended_by_us, {}};
@@ -177,14 +177,14 @@ Result<Job> Queue::show(JobId id) {
 Result<std::string> Queue::log_path(JobId id, int attempt) {
   const Result<JobLine> job = asking([&] { return store_.line(id); });
   if (!job.ok()) return job.status();
-  return folder_->output(id, attempt > 0 ? attempt : std::max(job.value().attempt, 1));
+  return directory_->output(id, attempt > 0 ? attempt : std::max(job.value().attempt, 1));
 }
 
 Status Queue::wait_until(std::optional<milliseconds> limit, const std::function<bool()>& cancelled,
                          const std::function<Result<bool>()>& over) {
   const auto end = Clock::now() + limit.value_or(milliseconds(0));
   auto check_runner = Clock::now();
-  Watch watch(*folder_);
+  Watch watch(*directory_);
   for (;;) {
     const Result<bool> done = over();
     if (!done.ok()) return done.status();
@@ -226,7 +226,7 @@ Status Queue::cancel(const std::vector<JobId>& ids) {
     const Result<JobLine> job = asking([&] { return store_.line(ids[i]); });
     if (!job.ok()) return job.status();
     // Takes effect at once if the job has begun; otherwise the runner cancels it.
-    (void)signal_supervisor(folder_->life(ids[i], job.value().attempt), SIGTERM);
+    (void)signal_supervisor(directory_->life(ids[i], job.value().attempt), SIGTERM);
   }
   changed();
   return Status::okay();
@@ -249,7 +249,7 @@ Status Queue::resume(const std::vector<JobId>& ids) { return hold(ids, false); }
 
 Status Queue::pause_all() {
   IK_RETURN_IF_ERROR(set(kPausedSetting, 1));
-  folder_->wake();
+  directory_->wake();
   return Status::okay();
 }
 
@@ -325,7 +325,7 @@ Result<std::optional<Bytes>> Queue::proposed_memory(const JobSpec& spec) {
 Result<Pruned> Queue::prune(const Keep& keep) {
   Pruned all;
   for (;;) {
-    const Result<Pruned> some = asking([&] { return store_.prune(keep, *folder_, kPrunedAtOnce); });
+    const Result<Pruned> some = asking([&] { return store_.prune(keep, *directory_, kPrunedAtOnce); });
     if (!some.ok()) return some.status();
     if (some.value().jobs == 0) break;
     all.jobs += some.value().jobs;

@@ -3,7 +3,7 @@
 //   Result<Queue> queue = Queue::open();
 //   JobSpec job;
 //   job.command = {"python", "train.py", "--lr", "{lr}"};
-//   job.cards = lease::Request{.count = 1, .memory = GiB(8)};
+//   job.gpus = lease::Request{.count = 1, .memory = GiB(8)};
 //   job.sweep = {{"lr", {"0.1", "0.01"}}};
 //   const std::vector<JobId> ids = queue.value().add(job).value();
 //   queue.value().wait(ids);
@@ -13,7 +13,7 @@
 // begun is never begun again, unless its `retries` allow it. A job whose end was not recorded is
 // `interrupted` (docs/design/queue.md).
 //
-// Each user has a queue and a runner of their own (folder.h). Users share the GPUs by leases
+// Each user has a queue and a runner of their own (queue_directory.h). Users share the GPUs by leases
 // (lease/arbiter.h). CPU slots are counted separately for each user.
 //
 // Jobs that add() has returned survive the death of every process. A power cut may lose the jobs that were
@@ -46,9 +46,9 @@ inline constexpr int64_t kMostCpuSlots = 1'000'000;
 
 class Queue {
  public:
-  // Opens this user's queue (folder.h), or the one in `folder`.
+  // Opens this user's queue (queue_directory.h), or the one in `directory`.
   static Result<Queue> open(Program program = {});
-  static Result<Queue> open(const std::string& folder, Program program);
+  static Result<Queue> open(const std::string& directory, Program program);
 
   // Adds all jobs of an array or sweep, or none. Fields that the spec leaves open (directory,
   // environment) take the caller's present values. The jobs are in the queue even if no runner can be
@@ -112,14 +112,14 @@ class Queue {
   // Returns a message about a mended database while its damaged file is kept; else empty.
   Result<std::string> said_of_damage();
 
-  Status ensure_runner() const { return queue::ensure_runner(*folder_, program_); }
-  bool runner_alive() const { return queue::runner_alive(*folder_); }
-  const Folder& folder() const { return *folder_; }
+  Status ensure_runner() const { return queue::ensure_runner(*directory_, program_); }
+  bool runner_alive() const { return queue::runner_alive(*directory_); }
+  const QueueDirectory& directory() const { return *directory_; }
 
  private:
-  Queue(std::shared_ptr<const Folder> folder, Program program, Store store)
-      : folder_(std::move(folder)), program_(std::move(program)), store_(std::move(store)) {}
-  static Result<Store> open_store(const Folder& folder);
+  Queue(std::shared_ptr<const QueueDirectory> directory, Program program, Store store)
+      : directory_(std::move(directory)), program_(std::move(program)), store_(std::move(store)) {}
+  static Result<Store> open_store(const QueueDirectory& directory);
   // Opens the store again if another database has taken its place.
   Status follow_if_moved();
   // Runs `ask` on the store, and once more if the database was damaged and has been mended (mend.h).
@@ -136,7 +136,7 @@ class Queue {
   // After a change: wakes the runner, or starts one soon.
   void changed() const;
 
-  std::shared_ptr<const Folder> folder_;
+  std::shared_ptr<const QueueDirectory> directory_;
   Program program_;
   Store store_;
 };

@@ -38,7 +38,7 @@ constexpr off_t kLogAtMost = 1 << 20;
 // The lock on runner.lock: the process that holds it is the runner.
 class RunnerLock {
  public:
-  explicit RunnerLock(const Folder& folder) : path_(folder.runner_lock()) {}
+  explicit RunnerLock(const QueueDirectory& directory) : path_(directory.runner_lock()) {}
 
   bool take() {
     file_ =
@@ -104,34 +104,34 @@ Status start_jobs(RunnerLock& lock, Watch& watch, Scheduler& scheduler, int read
   }
 }
 
-Status work(const Folder& folder, const Program& program, int ready) {
-  RunnerLock lock(folder);
+Status work(const QueueDirectory& directory, const Program& program, int ready) {
+  RunnerLock lock(directory);
   if (!lock.take()) {
     say(ready);
     return Status::okay();  // Another runner is alive.
   }
-  if (const Result<bool> mended = mend(folder); !mended.ok()) return mended.status();
-  Result<Store> store = Store::open(folder, Durable::power);
+  if (const Result<bool> mended = mend(directory); !mended.ok()) return mended.status();
+  Result<Store> store = Store::open(directory, Durable::power);
   if (!store.ok()) return store.status();
-  Watch watch(folder);
-  auto scheduler = std::make_unique<Scheduler>(folder, program, std::move(store).value());
+  Watch watch(directory);
+  auto scheduler = std::make_unique<Scheduler>(directory, program, std::move(store).value());
   const Status status = start_jobs(lock, watch, *scheduler, ready);
   // SQLite removes the log of its last connection by name; that name must not
   // lead to another database by then.
-  const DatabaseStays stays(folder);
+  const DatabaseStays stays(directory);
   scheduler.reset();
   return status;
 }
 
-int work_and_say(const Folder& folder, const Program& program, int ready) {
+int work_and_say(const QueueDirectory& directory, const Program& program, int ready) {
   signal(SIGCHLD, SIG_IGN);  // Supervisors and notifications leave no zombies.
-  const Status status = work(folder, program, ready);
+  const Status status = work(directory, program, ready);
   if (!status.ok()) log(LogLevel::error, status.message());
   return status.ok() ? 0 : 1;
 }
 
-void open_log(const Folder& folder) {
-  const std::string path = folder.runner_log();
+void open_log(const QueueDirectory& directory) {
+  const std::string path = directory.runner_log();
   int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
   struct stat about {};
   if (fd >= 0 && fstat(fd, &about) == 0 && about.st_size > kLogAtMost && ftruncate(fd, 0) != 0) return;
@@ -142,12 +142,12 @@ void open_log(const Folder& folder) {
 }
 
 // Starts the runner, and restarts it after it was killed, until it ends by itself.
-[[noreturn]] void watch_over(const Folder& folder, const Program& program, int ready) {
+[[noreturn]] void watch_over(const QueueDirectory& directory, const Program& program, int ready) {
   milliseconds pause = kRestart;
   for (int failures = 0;;) {
     const auto begun = Clock::now();
     const pid_t runner = fork();
-    if (runner == 0) _exit(work_and_say(folder, program, ready));
+    if (runner == 0) _exit(work_and_say(directory, program, ready));
     const bool first = ready >= 0;
     if (first) close(ready);
     ready = -1;
@@ -168,16 +168,16 @@ void open_log(const Folder& folder) {
 }  // namespace
 
 int run_runner(const std::string& path, const Program& program) {
-  const Result<std::shared_ptr<const Folder>> opened = Folder::open(path);
+  const Result<std::shared_ptr<const QueueDirectory>> opened = QueueDirectory::open(path);
   if (!opened.ok()) {
     std::fprintf(stderr, "innkeeper: %s\n", opened.status().message().c_str());
     return 1;
   }
-  const Folder& folder = *opened.value();
+  const QueueDirectory& directory = *opened.value();
   raise_limits();
   signal(SIGXFSZ, SIG_IGN);  // If even the hard limit is too low, writes fail with an error that is reported.
   for (int fd = 3; fd < 1024; ++fd) close(fd);  // A careless caller may have left descriptors open.
-  open_log(folder);
+  open_log(directory);
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) return 1;
   const pid_t watcher = fork();
@@ -186,8 +186,8 @@ int run_runner(const std::string& path, const Program& program) {
     close(ready[0]);
     setsid();
     prctl(PR_SET_NAME, keep::kQueueName);
-    if (chdir("/") != 0) log(LogLevel::warn, "the runner stays in the caller's folder");
-    watch_over(folder, program, ready[1]);
+    if (chdir("/") != 0) log(LogLevel::warn, "the runner stays in the caller's directory");
+    watch_over(directory, program, ready[1]);
   }
   close(ready[1]);
   char letter = 0;

@@ -13,9 +13,9 @@
 
 namespace innkeeper::queue {
 
-// Implements `innkeeper queue runner FOLDER`. Leaves a watcher process behind, which restarts the runner when
-// it is killed. Returns the program's exit status once the runner has begun or another one was found.
+// Implements `innkeeper queue runner DIRECTORY`. Leaves a watcher process behind, which restarts the runner
+// when it is killed. Returns the program's exit status once the runner has begun or another one was found.
 // Requires: the process has one thread and was made for this purpose.
-int run_runner(const std::string& folder, const Program& program);
+int run_runner(const std::string& directory, const Program& program);
 
 }  // namespace innkeeper::queue

@@ -55,9 +55,9 @@ class Statement {
 };
 
 // Notes the last attempt of each job that has left a file.
-void add_attempts(const std::string& folder, std::map<JobId, int>& seen) {
+void add_attempts(const std::string& directory, std::map<JobId, int>& seen) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename();
     std::string_view rest = name;
     JobId id = 0;
@@ -69,7 +69,8 @@ void add_attempts(const std::string& folder, std::map<JobId, int>& seen) {
 
 class Salvage {
  public:
-  Salvage(Database* from, Database& to, const Folder& folder) : from_(from), to_(to), folder_(folder) {}
+  Salvage(Database* from, Database& to, const QueueDirectory& directory)
+      : from_(from), to_(to), directory_(directory) {}
 
   Status run() {
     Transaction transaction(to_);
@@ -194,25 +195,26 @@ class Salvage {
   // Recreates a row for each lost job that has left output or runs; only its number is known.
   Status know_lost_jobs() {
     std::map<JobId, int> seen;
-    for (const std::string& name : {folder_.output_folder(), folder_.life_folder()}) add_attempts(name, seen);
+    for (const std::string& name : {directory_.output_directory(), directory_.life_directory()})
+      add_attempts(name, seen);
     Statement pruned(to_.raw(), "SELECT 1 FROM endings WHERE first<=? AND last>=?");
     Statement put(
         to_.raw(),
-        "INSERT OR IGNORE INTO jobs(id, array, state, how, priority, cards, memory, attempt, unmet, added, "
+        "INSERT OR IGNORE INTO jobs(id, array, state, how, priority, gpus, memory, attempt, unmet, added, "
         "started, ended, title, slots, retries, command, environment, shape) "
         "VALUES(?, 0, ?, ?, 0, 0, 0, ?, 0, ?, ?, ?, CAST('(lost with a damaged database)' AS BLOB), 1, 0, "
         "0, 0, 0)");
     Statement attempt_row(to_.raw(),
-                          "INSERT OR IGNORE INTO attempts(job, number, started, ended, cards, how, boot) "
+                          "INSERT OR IGNORE INTO attempts(job, number, started, ended, gpus, how, boot) "
                           "VALUES(?, ?, ?, ?, x'', ?, x'')");
     for (const auto& [id, attempt] : seen) {
       pruned.reset();
       pruned.bind(1, id);
       pruned.bind(2, id);
       if (pruned.step() == SQLITE_ROW) continue;
-      const bool runs = look(folder_.life(id, attempt)).present;
+      const bool runs = look(directory_.life(id, attempt)).present;
       struct stat about {};
-      const bool has_output = stat(folder_.output(id, attempt).c_str(), &about) == 0;
+      const bool has_output = stat(directory_.output(id, attempt).c_str(), &about) == 0;
       const int64_t then = has_output ? int64_t{about.st_mtim.tv_sec} * 1'000'000'000 : wall_clock_ns();
       put.reset();
       int at = 0;
@@ -279,21 +281,22 @@ class Salvage {
 
   Database* from_;
   Database& to_;
-  const Folder& folder_;
+  const QueueDirectory& directory_;
   int64_t lost_ = 0;
 };
 
 }  // namespace
 
-Result<int64_t> salvage(Database* from, Database& to, const Folder& folder) {
-  Salvage salvage(from, to, folder);
+Result<int64_t> salvage(Database* from, Database& to, const QueueDirectory& directory) {
+  Salvage salvage(from, to, directory);
   IK_RETURN_IF_ERROR(salvage.run());
   return salvage.lost();
 }
 
-bool has_traces(const Folder& folder) {
+bool has_traces(const QueueDirectory& directory) {
   std::map<JobId, int> seen;
-  for (const std::string& name : {folder.output_folder(), folder.life_folder()}) add_attempts(name, seen);
+  for (const std::string& name : {directory.output_directory(), directory.life_directory()})
+    add_attempts(name, seen);
   return !seen.empty();
 }
 

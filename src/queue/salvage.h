@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "queue/folder.h"
+#include "queue/queue_directory.h"
 
 namespace innkeeper::queue {
 
@@ -18,9 +18,9 @@ inline constexpr const char* kLostSetting = "lost";
 
 // Fills the new database `to` with the readable rows of `from` (nullptr: none) and with the jobs that files
 // in the directory name. Returns how many jobs are lost, as far as their numbers are known.
-Result<int64_t> salvage(Database* from, Database& to, const Folder& folder);
+Result<int64_t> salvage(Database* from, Database& to, const QueueDirectory& directory);
 
 // Returns whether a job has left a file in the directory.
-bool has_traces(const Folder& folder);
+bool has_traces(const QueueDirectory& directory);
 
 }  // namespace innkeeper::queue

@@ -74,23 +74,23 @@ Result<bool> nothing_to_do(Store& store) {
   const Result<bool> paused = store.paused();
   if (!paused.ok()) return paused.status();
   if (paused.value()) return true;
-  const Result<std::vector<Ready>> without_cards = store.ready(1);
-  if (!without_cards.ok()) return without_cards.status();
-  const Result<std::vector<Head>> with_cards = store.heads(1);
-  if (!with_cards.ok()) return with_cards.status();
-  return without_cards.value().empty() && with_cards.value().empty();
+  const Result<std::vector<Ready>> without_gpus = store.ready(1);
+  if (!without_gpus.ok()) return without_gpus.status();
+  const Result<std::vector<Head>> with_gpus = store.heads(1);
+  if (!with_gpus.ok()) return with_gpus.status();
+  return without_gpus.value().empty() && with_gpus.value().empty();
 }
 
-Scheduler::Scheduler(const Folder& folder, const Program& program, Store store)
-    : folder_(folder), program_(program), store_(std::move(store)), boot_id_(this_boot()) {}
+Scheduler::Scheduler(const QueueDirectory& directory, const Program& program, Store store)
+    : directory_(directory), program_(program), store_(std::move(store)), boot_id_(this_boot()) {}
 
 Status Scheduler::clear_leftovers() {
   const Result<std::vector<Running>> running = store_.running();
   if (!running.ok()) return running.status();
   std::set<std::string> wanted;
-  for (const Running& job : running.value()) wanted.insert(folder_.life(job.id, job.attempt));
+  for (const Running& job : running.value()) wanted.insert(directory_.life(job.id, job.attempt));
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_.life_folder(), error))
+  for (const auto& entry : std::filesystem::directory_iterator(directory_.life_directory(), error))
     if (!wanted.contains(entry.path()) && !look(entry.path()).alive) unlink(entry.path().c_str());
   return Status::okay();
 }
@@ -107,8 +107,8 @@ Status Scheduler::pass() {
     (void)line_.poll();
   } else {
     IK_RETURN_IF_ERROR(take_from_line());
-    IK_RETURN_IF_ERROR(start_without_cards());
-    IK_RETURN_IF_ERROR(start_with_cards());
+    IK_RETURN_IF_ERROR(start_without_gpus());
+    IK_RETURN_IF_ERROR(start_with_gpus());
   }
   // A queue that is never empty is pruned while it runs.
   if (ended_ >= kPrunedWhileRunning)
@@ -126,7 +126,7 @@ Result<bool> Scheduler::prune() {
   const Result<int64_t> now = careful_now(store_, boot_id_);
   if (!now.ok()) return now.status();
   const Result<Pruned> some =
-      store_.prune(keep.value(), folder_, kPrunedWhileRunning, Care{now.value(), kKeptByAge});
+      store_.prune(keep.value(), directory_, kPrunedWhileRunning, Care{now.value(), kKeptByAge});
   if (!some.ok()) return some.status();
   const bool more = some.value().jobs > 0;
   if (!more && pruned_) IK_RETURN_IF_ERROR(store_.tidy());
@@ -139,7 +139,7 @@ Status Scheduler::reap() {
   if (!running.ok()) return running.status();
   const std::vector<Running> before = std::exchange(running_, {});
   for (const Running& job : running.value()) {
-    const std::string path = folder_.life(job.id, job.attempt);
+    const std::string path = directory_.life(job.id, job.attempt);
     const Life life = look(path);
     if (life.ended) {
       IK_RETURN_IF_ERROR(over(job, *life.ended, what_was_left(life)));
@@ -174,7 +174,8 @@ Status Scheduler::reap() {
 Ending Scheduler::unseen(const Running& job) const {
   Ending lost;
   lost.ended_ns = job.started_ns;
-  for (const std::string& path : {folder_.life(job.id, job.attempt), folder_.output(job.id, job.attempt)}) {
+  for (const std::string& path :
+       {directory_.life(job.id, job.attempt), directory_.output(job.id, job.attempt)}) {
     struct stat about {};
     if (stat(path.c_str(), &about) != 0) continue;
     const int64_t sign = int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec;
@@ -190,7 +191,7 @@ std::string Scheduler::why_unseen(const Running& job, const Life& life) const {
   else if (life.present)
     why += "its supervisor was killed";
   else
-    why += "its file in " + folder_.life_folder() + " was removed";
+    why += "its file in " + directory_.life_directory() + " was removed";
   if (life.left)
     why += "; its program had ended (" + ending_text(life.left->program.how, life.left->program.code) +
            "), what that left had not";
@@ -205,10 +206,10 @@ Status Scheduler::over(const Running& job, const Ending& ending, const std::stri
   const Result<State> state = store_.finish(job.id, job.attempt, ending, reason);
   if (!state.ok()) return state.status();
   lease::step("finished");
-  unlink(folder_.life(job.id, job.attempt).c_str());
+  unlink(directory_.life(job.id, job.attempt).c_str());
   lease::step("life removed");
   changed_ = true;
-  folder_.wake();
+  directory_.wake();
   if (ended(state.value())) ++ended_;
   if (!ended(state.value()) || whole.value().notify.empty()) return Status::okay();
   whole.value().state = state.value();
@@ -227,11 +228,11 @@ void Scheduler::tell(const Running& job, const std::string& path) {
     told.held = job.held;
 }
 
-Status Scheduler::start_without_cards() {
+Status Scheduler::start_without_gpus() {
   const Result<int64_t> setting = store_.setting(kSlotsSetting, usable_cpus());
   if (!setting.ok()) return setting.status();
   int64_t used = 0;
-  for (const Running& job : running_) used += job.cards == 0 ? job.cpu_slots : 0;
+  for (const Running& job : running_) used += job.gpus == 0 ? job.cpu_slots : 0;
   const int64_t slots = std::max<int64_t>(setting.value(), 1);
   if (used >= slots) return Status::okay();
   const Result<std::vector<Ready>> ready =
@@ -254,7 +255,7 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   Job& job = found.value();
   if (job.command.empty()) return store_.give_up(id, "its command is lost: the queue's database is damaged");
   const int attempt = job.attempt + 1;
-  const std::string path = folder_.life(id, attempt);
+  const std::string path = directory_.life(id, attempt);
   if (!look(path).alive) unlink(path.c_str());  // The file belongs to a claim that was never committed.
   Result<lease::OpenFile> life = begin_life(path);
   if (!life.ok()) return explain(id, life.status().message());
@@ -278,26 +279,26 @@ Status Scheduler::start(JobId id, lease::Lease lease) {
   remove_variable(launch.environment, lease::kLeaseVariable);
   remove_variable(launch.environment, lease::kLeasedVariable);
   remove_variable(launch.environment, lease::kDescriptorVariable);
-  show_cards(launch.environment, lease);
+  show_gpus(launch.environment, lease);
   if (job.memory > Bytes(0))
     set_variable(launch.environment, lease::kNodesVariable,
                  lease::nodes_for(job.memory, 1, variable_in(launch.environment, lease::kNodesVariable)));
   set_variable(launch.environment, "INNKEEPER_JOB_ID", std::to_string(id));
   set_variable(launch.environment, "INNKEEPER_JOB_ATTEMPT", std::to_string(attempt));
   launch.lease = std::move(lease);
-  const Status status = start_supervisor(std::move(launch), folder_, program_);
+  const Status status = start_supervisor(std::move(launch), directory_, program_);
   if (!status.ok()) {
     IK_RETURN_IF_ERROR(store_.take_back(id, attempt));
     unlink(path.c_str());
     return explain(id, status.message());
   }
   reasons_.erase(id);
-  running_.push_back({id, attempt, false, false, job.cards, job.cpu_slots, boot_id_, 0});
-  if (job.cards > 0) {
+  running_.push_back({id, attempt, false, false, job.gpus, job.cpu_slots, boot_id_, 0});
+  if (job.gpus > 0) {
     young_until_ = Clock::now() + kYoung;
     measure_again_ = std::min(measure_again_, Clock::now() + kMeasureYoungEach);
   }
-  folder_.wake();
+  directory_.wake();
   return Status::okay();
 }
 
@@ -314,8 +315,8 @@ Status Scheduler::measure_running() {
   if (now < measure_again_) return Status::okay();
   std::vector<Measurable> jobs;
   for (const Running& job : running_) {
-    if (job.cards == 0) continue;
-    const Life life = look(folder_.life(job.id, job.attempt));
+    if (job.gpus == 0) continue;
+    const Life life = look(directory_.life(job.id, job.attempt));
     if (life.began) jobs.push_back({job.id, job.attempt, life.began->supervisor});
   }
   if (jobs.empty()) return Status::okay();

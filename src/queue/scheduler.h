@@ -39,14 +39,14 @@ Result<Keep> keep_setting(Store& store);
 Result<bool> nothing_to_do(Store& store);
 
 // Restricts a job's visible GPUs to those of its lease; without a lease it sees none.
-void show_cards(std::vector<std::string>& environment, const lease::Lease& lease);
+void show_gpus(std::vector<std::string>& environment, const lease::Lease& lease);
 
 // Returns how many CPUs this process may use; the default number of slots.
 int usable_cpus();
 
 class Scheduler {
  public:
-  Scheduler(const Folder& folder, const Program& program, Store store);
+  Scheduler(const QueueDirectory& directory, const Program& program, Store store);
 
   // Called when the runner begins: records the jobs that ended while there was none.
   Status catch_up() { return reap(); }
@@ -77,8 +77,8 @@ class Scheduler {
   Ending unseen(const Running& job) const;
   std::string why_unseen(const Running& job, const Life& life) const;
   void tell(const Running& job, const std::string& path);
-  Status start_without_cards();
-  Status start_with_cards();
+  Status start_without_gpus();
+  Status start_with_gpus();
   Status take_from_line();
   Status start(JobId id, lease::Lease lease);
   Status explain(JobId id, const std::string& reason);
@@ -86,7 +86,7 @@ class Scheduler {
   void notify(const Job& job) const;
   lease::Arbiter* arbiter(std::string& problem);
 
-  const Folder& folder_;
+  const QueueDirectory& directory_;
   const Program& program_;
   Store store_;
   const std::string boot_id_;
@@ -99,7 +99,7 @@ class Scheduler {
   bool pruned_ = false;  // True: jobs were pruned and the database is not tidied yet.
   int64_t ended_ = 0;    // Number of jobs that ended since the last prune().
   bool changed_ = true;  // True: GPUs may have become free, or jobs ready, since the last look.
-  std::chrono::steady_clock::time_point cards_again_{}, cards_not_before_{}, measure_again_{}, young_until_{};
+  std::chrono::steady_clock::time_point gpus_again_{}, gpus_not_before_{}, measure_again_{}, young_until_{};
 };
 
 }  // namespace innkeeper::queue

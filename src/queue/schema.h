@@ -23,15 +23,15 @@ CREATE TABLE jobs(
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   array INTEGER NOT NULL, state INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0,
   how INTEGER NOT NULL DEFAULT 0, code INTEGER NOT NULL DEFAULT 0, priority INTEGER NOT NULL,
-  cards INTEGER NOT NULL, memory INTEGER NOT NULL, attempt INTEGER NOT NULL DEFAULT 0,
+  gpus INTEGER NOT NULL, memory INTEGER NOT NULL, attempt INTEGER NOT NULL DEFAULT 0,
   unmet INTEGER NOT NULL, added INTEGER NOT NULL, started INTEGER NOT NULL DEFAULT 0,
   ended INTEGER NOT NULL DEFAULT 0, title BLOB NOT NULL,
   slots INTEGER NOT NULL, retries INTEGER NOT NULL, cancel INTEGER NOT NULL DEFAULT 0,
   command INTEGER NOT NULL, environment INTEGER NOT NULL, shape INTEGER NOT NULL);
-CREATE INDEX jobs_ready_cards ON jobs(shape, priority DESC, id)
-  WHERE state = 0 AND held = 0 AND unmet = 0 AND cards > 0;
+CREATE INDEX jobs_ready_gpus ON jobs(shape, priority DESC, id)
+  WHERE state = 0 AND held = 0 AND unmet = 0 AND gpus > 0;
 CREATE INDEX jobs_ready_cpu ON jobs(priority DESC, id)
-  WHERE state = 0 AND held = 0 AND unmet = 0 AND cards = 0;
+  WHERE state = 0 AND held = 0 AND unmet = 0 AND gpus = 0;
 CREATE INDEX jobs_running ON jobs(id) WHERE state = 1;
 CREATE INDEX jobs_array ON jobs(array) WHERE array > 0;
 CREATE INDEX jobs_ended ON jobs(ended, id) WHERE state > 1;
@@ -47,7 +47,7 @@ CREATE TABLE needs(
 CREATE INDEX needs_needs ON needs(needs);
 CREATE TABLE attempts(
   job INTEGER NOT NULL, number INTEGER NOT NULL, started INTEGER NOT NULL, ended INTEGER NOT NULL DEFAULT 0,
-  cards BLOB NOT NULL, how INTEGER NOT NULL, code INTEGER NOT NULL DEFAULT 0,
+  gpus BLOB NOT NULL, how INTEGER NOT NULL, code INTEGER NOT NULL DEFAULT 0,
   peak_memory INTEGER NOT NULL DEFAULT 0, peak_host INTEGER NOT NULL DEFAULT 0, boot BLOB NOT NULL,
   PRIMARY KEY(job, number)) WITHOUT ROWID;
 CREATE TABLE settings(name BLOB PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -58,7 +58,7 @@ Status upgrade(Database& database, int from);
 
 inline constexpr Schema kSchema = {
     .application = 0x494e4b51,  // "INKQ"
-    .version = 4,
+    .version = 5,
     .tables = kTables,
     .upgrade = upgrade,
 };

@@ -59,9 +59,9 @@ std::string title_of(const JobSpec& spec, const std::vector<std::string>& comman
 // Hash of the parts of a request that decide a grant: if one request of a shape is
 // refused now, so are the others.
 int64_t shape_of(const JobSpec& spec, const std::vector<std::string>& changes) {
-  if (!spec.cards) return 0;
-  std::vector<std::string> words = lease::to_options(*spec.cards);
-  for (const char* name : kCardVariables) {
+  if (!spec.gpus) return 0;
+  std::vector<std::string> words = lease::to_options(*spec.gpus);
+  for (const char* name : kGpuVariables) {
     std::optional<std::string> value = variable_in(changes, name);
     if (!value && spec.environment) value = variable_in(*spec.environment, name);
     if (value) words.push_back(name + ("=" + *value));
@@ -74,8 +74,8 @@ Status sensible(const JobSpec& spec) {
   if (spec.command.empty() || spec.command[0].empty()) return wrong("a job needs a command");
   for (const std::string& word : spec.command)
     if (word.find('\0') != std::string::npos) return wrong("a word of a command cannot hold a NUL");
-  if (spec.directory.empty() || spec.directory[0] != '/') return wrong("a job needs an absolute folder");
-  if (spec.cards) IK_RETURN_IF_ERROR(lease::check(*spec.cards));
+  if (spec.directory.empty() || spec.directory[0] != '/') return wrong("a job needs an absolute directory");
+  if (spec.gpus) IK_RETURN_IF_ERROR(lease::check(*spec.gpus));
   if (spec.cpu_slots < 1 || spec.cpu_slots > 1'000'000) return wrong("a job takes at least one CPU slot");
   if (spec.retries < 0 || spec.retries > 1'000'000) return wrong("retries are a number from 0 on");
   if (spec.time_limit && spec.time_limit->count() <= 0) return wrong("a time limit is more than nothing");
@@ -102,11 +102,11 @@ std::vector<std::string> split_words(std::string_view bytes) {
   return words;
 }
 
-Result<Store> Store::open(const Folder& folder, Durable durable) {
+Result<Store> Store::open(const QueueDirectory& directory, Durable durable) {
   // Otherwise SQLite could take the log of a newly placed database for that of its predecessor.
-  const DatabaseStays stays(folder);
+  const DatabaseStays stays(directory);
   Result<Database> database =
-      Database::open(folder.database(), durable, kSchema, [&] { return !has_traces(folder); });
+      Database::open(directory.database(), durable, kSchema, [&] { return !has_traces(directory); });
   if (!database.ok()) return database.status();
   return Store(std::move(database).value());
 }
@@ -171,15 +171,14 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
     const std::vector<std::string> command = substitute(spec.command, values);
     const Result<int64_t> command_id = intern_command(spec.directory, join_words(command));
     if (!command_id.ok()) return command_id.status();
-    Query job(
-        *database_,
-        "INSERT INTO jobs(array, priority, cards, memory, unmet, added, title, slots, retries, command, "
-        "environment, shape) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    Query job(*database_,
+              "INSERT INTO jobs(array, priority, gpus, memory, unmet, added, title, slots, retries, command, "
+              "environment, shape) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     const std::string title = title_of(spec, command, values);
     job.with(ids.empty() ? 0 : ids[0])
         .with(int64_t{spec.priority})
-        .with(int64_t{spec.cards ? spec.cards->count : 0});
-    job.with(spec.cards && spec.cards->memory ? spec.cards->memory->count() : 0).with(int64_t{waits.value()});
+        .with(int64_t{spec.gpus ? spec.gpus->count : 0});
+    job.with(spec.gpus && spec.gpus->memory ? spec.gpus->memory->count() : 0).with(int64_t{waits.value()});
     job.with(now).with_blob(title).with(int64_t{spec.cpu_slots}).with(int64_t{spec.retries});
     const std::vector<std::string> changes = variables(values);
     job.with(command_id.value()).with(environment_id.value()).with(shape_of(spec, changes));
@@ -195,8 +194,8 @@ Result<std::vector<JobId>> Store::add(const JobSpec& spec) {
                   "INSERT INTO details(job, variables, by_mode, exclusive, time_limit_ms, grace_ms, linger, "
                   "notify) VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
     details.with(id).with_blob(changed).with(
-        static_cast<int64_t>(spec.cards ? spec.cards->by : lease::By::free));
-    details.with(int64_t{!spec.cards || !spec.cards->exclusive ? -1 : *spec.cards->exclusive});
+        static_cast<int64_t>(spec.gpus ? spec.gpus->by : lease::By::free));
+    details.with(int64_t{!spec.gpus || !spec.gpus->exclusive ? -1 : *spec.gpus->exclusive});
     details.with(spec.time_limit ? spec.time_limit->count() : 0).with(spec.grace.count());
     details.with(int64_t{spec.linger}).with_blob(spec.notify);
     IK_RETURN_IF_ERROR(details.run());
@@ -251,7 +250,7 @@ Status Store::settle(JobId id, bool succeeded) {
   return Status::okay();
 }
 
-Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id) {
+Result<bool> Store::claim(JobId id, int attempt, const std::string& gpus, const std::string& boot_id) {
   const int64_t now = wall_clock_ns();
   Transaction transaction(*database_);
   IK_RETURN_IF_ERROR(transaction.status());
@@ -264,8 +263,8 @@ Result<bool> Store::claim(JobId id, int attempt, const std::string& cards, const
   IK_RETURN_IF_ERROR(job.with(int64_t{attempt}).with(now).with(id).run());
   if (database_->changes() == 0) return false;
   Query row(*database_,
-            "INSERT INTO attempts(job, number, started, cards, how, boot) VALUES(?, ?, ?, ?, ?, ?)");
-  row.with(id).with(int64_t{attempt}).with(now).with_blob(cards).with(static_cast<int64_t>(How::unknown));
+            "INSERT INTO attempts(job, number, started, gpus, how, boot) VALUES(?, ?, ?, ?, ?, ?)");
+  row.with(id).with(int64_t{attempt}).with(now).with_blob(gpus).with(static_cast<int64_t>(How::unknown));
   IK_RETURN_IF_ERROR(row.with_blob(boot_id).run());
   IK_RETURN_IF_ERROR(explain(id, ""));  // Clears the reason for which the job waited.
   IK_RETURN_IF_ERROR(transaction.commit());

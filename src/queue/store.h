@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 #include "queue/database.h"
-#include "queue/folder.h"
 #include "queue/job.h"
+#include "queue/queue_directory.h"
 
 namespace innkeeper::queue {
 
@@ -44,7 +44,7 @@ struct Running {
   int attempt = 0;
   bool cancel = false;  // True: the user has cancelled it.
   bool held = false;
-  int cards = 0;
+  int gpus = 0;
   int cpu_slots = 0;
   std::string boot_id;  // Boot in which the attempt was begun.
   int64_t started_ns = 0;
@@ -91,7 +91,7 @@ struct Pruned {
 
 class Store {
  public:
-  static Result<Store> open(const Folder& folder, Durable durable);
+  static Result<Store> open(const QueueDirectory& directory, Durable durable);
 
   // Adds all jobs in one transaction, or none. Requires: `environment` and `directory` are filled in. Ids are
   // consecutive. Fails if the spec makes no sense or needs a job that did not succeed.
@@ -115,7 +115,7 @@ class Store {
   Result<std::vector<Running>> running();
   // Marks a ready job as running in its next attempt, `attempt`. Returns false if the job is not ready any
   // more, or if the queue was paused since the runner looked.
-  Result<bool> claim(JobId id, int attempt, const std::string& cards, const std::string& boot_id);
+  Result<bool> claim(JobId id, int attempt, const std::string& gpus, const std::string& boot_id);
   // Records that the attempt is over. Returns the job's new state, or its old one if the attempt was over
   // already. `reason`: additional explanation.
   Result<State> finish(JobId id, int attempt, const Ending& ending, const std::string& reason = "");
@@ -144,7 +144,7 @@ class Store {
   // whole), or all that may go. Jobs that wait or run stay. So do an array that has a job that stays, and an
   // output that a process has open. The final state of each pruned job stays known for ever, so that other
   // jobs may still need it. One transaction.
-  Result<Pruned> prune(const Keep& keep, const Folder& folder, int64_t enough,
+  Result<Pruned> prune(const Keep& keep, const QueueDirectory& directory, int64_t enough,
                        const std::optional<Care>& care = std::nullopt);
   // Drops rows that no job refers to, and returns their disk space. Measurements of commands stay.
   Status tidy();

@@ -53,10 +53,10 @@ bool is_open_elsewhere(const std::string& path) {
   return false;
 }
 
-bool any_open(const Folder& folder, const std::vector<Member>& unit) {
+bool any_open(const QueueDirectory& directory, const std::vector<Member>& unit) {
   for (const Member& job : unit)
     for (int attempt = 1; attempt <= job.attempt; ++attempt)
-      if (is_open_elsewhere(folder.output(job.id, attempt))) return true;
+      if (is_open_elsewhere(directory.output(job.id, attempt))) return true;
   return false;
 }
 
@@ -94,7 +94,7 @@ Status Store::remember(JobId id, JobId array, State state) {
   return row.with(array).run();
 }
 
-Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enough,
+Result<Pruned> Store::prune(const Keep& keep, const QueueDirectory& directory, int64_t enough,
                             const std::optional<Care>& care) {
   // Selects jobs that ended before this time, or at this time with at most this id.
   using Cut = std::pair<int64_t, int64_t>;
@@ -148,7 +148,7 @@ Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enou
           unit.push_back({tasks.integer(0), state_of(tasks.integer(1)), attempts_of(tasks.integer(2))});
         IK_RETURN_IF_ERROR(tasks.status());
       }
-      if (unit.empty() || any_open(folder, unit)) continue;
+      if (unit.empty() || any_open(directory, unit)) continue;
       pruned.jobs += static_cast<int64_t>(unit.size());
       units.emplace_back(array, std::move(unit));
     }
@@ -164,7 +164,7 @@ Result<Pruned> Store::prune(const Keep& keep, const Folder& folder, int64_t enou
   for (const auto& [array, unit] : units)
     for (const Member& job : unit)
       for (int attempt = 1; attempt <= job.attempt; ++attempt) {
-        const std::string path = folder.output(job.id, attempt);
+        const std::string path = directory.output(job.id, attempt);
         struct stat about {};
         if (lstat(path.c_str(), &about) == 0) pruned.output += Bytes(about.st_size);
         unlink(path.c_str());

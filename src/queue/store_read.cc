@@ -16,7 +16,7 @@ namespace {
 constexpr int kMostShapes = 4096;  // Limit on the shapes examined per pass; they take a few milliseconds.
 
 #define IK_LINE_COLUMNS \
-  "SELECT id, array, state, held, how, code, priority, cards, memory, attempt, unmet, added, started, " \
+  "SELECT id, array, state, held, how, code, priority, gpus, memory, attempt, unmet, added, started, " \
   "ended, " \
   "title FROM jobs "
 
@@ -28,7 +28,7 @@ void read_line(const Query& row, JobLine& line) {
   line.how = how_of(row.integer(4));
   line.code = number_of(row.integer(5));
   line.priority = number_of(row.integer(6));
-  line.cards = count_of(row.integer(7));
+  line.gpus = count_of(row.integer(7));
   line.memory = bytes_of(row.integer(8));
   line.attempt = count_of(row.integer(9));
   line.needs = count_of(row.integer(10));
@@ -202,7 +202,7 @@ Result<Job> Store::get(JobId id) {
   while (needs.step()) job.after.push_back({needs.integer(0), needs.integer(1) != 0});
   IK_RETURN_IF_ERROR(needs.status());
   Query attempts(*database_,
-                 "SELECT number, started, ended, cards, how, code, peak_memory, peak_host FROM attempts "
+                 "SELECT number, started, ended, gpus, how, code, peak_memory, peak_host FROM attempts "
                  "WHERE job=? ORDER BY number");
   attempts.with(id);
   while (attempts.step()) {
@@ -210,7 +210,7 @@ Result<Job> Store::get(JobId id) {
     attempt.number = count_of(attempts.integer(0));
     attempt.started_ns = time_of(attempts.integer(1));
     attempt.ended_ns = time_of(attempts.integer(2));
-    attempt.cards = attempts.text(3);
+    attempt.gpus = attempts.text(3);
     attempt.how = how_of(attempts.integer(4));
     attempt.code = number_of(attempts.integer(5));
     attempt.peak_memory = bytes_of(attempts.integer(6));
@@ -223,7 +223,7 @@ Result<Job> Store::get(JobId id) {
 Result<std::vector<Ready>> Store::ready(int limit) {
   Query query(*database_,
               "SELECT id, slots FROM jobs INDEXED BY jobs_ready_cpu WHERE state=0 AND held=0 AND "
-              "unmet=0 AND cards=0 ORDER BY priority DESC, id LIMIT ?");
+              "unmet=0 AND gpus=0 ORDER BY priority DESC, id LIMIT ?");
   query.with(int64_t{limit});
   std::vector<Ready> list;
   while (query.step()) list.push_back({query.integer(0), count_of(query.integer(1))});
@@ -232,8 +232,8 @@ Result<std::vector<Ready>> Store::ready(int limit) {
 }
 
 #define IK_HEAD \
-  "SELECT shape, priority, id FROM jobs INDEXED BY jobs_ready_cards WHERE state=0 AND held=0 AND unmet=0 " \
-  "AND cards>0 AND "
+  "SELECT shape, priority, id FROM jobs INDEXED BY jobs_ready_gpus WHERE state=0 AND held=0 AND unmet=0 " \
+  "AND gpus>0 AND "
 
 Result<std::vector<Head>> Store::heads(int limit) {
   std::vector<Head> list;
@@ -263,7 +263,7 @@ Result<std::optional<Head>> Store::head(int64_t shape) {
 
 Result<std::vector<Running>> Store::running() {
   Query query(*database_,
-              "SELECT id, attempt, cancel, held, jobs.cards, slots, coalesce(boot, x''), jobs.started FROM "
+              "SELECT id, attempt, cancel, held, jobs.gpus, slots, coalesce(boot, x''), jobs.started FROM "
               "jobs LEFT JOIN "
               "attempts ON attempts.job=jobs.id AND number=attempt WHERE state=1 ORDER BY id");
   std::vector<Running> list;
@@ -273,7 +273,7 @@ Result<std::vector<Running>> Store::running() {
     job.attempt = count_of(query.integer(1));
     job.cancel = query.integer(2) != 0;
     job.held = query.integer(3) != 0;
-    job.cards = count_of(query.integer(4));
+    job.gpus = count_of(query.integer(4));
     job.cpu_slots = count_of(query.integer(5));
     job.boot_id = query.text(6);
     job.started_ns = time_of(query.integer(7));

@@ -69,8 +69,8 @@ Clock::time_point earliest(Clock::time_point first,
 
 class Supervisor {
  public:
-  Supervisor(Launch launch, const Folder& folder, const Program& program)
-      : launch_(std::move(launch)), folder_(folder), program_(program) {}
+  Supervisor(Launch launch, const QueueDirectory& directory, const Program& program)
+      : launch_(std::move(launch)), directory_(directory), program_(program) {}
 
   [[noreturn]] void run() {
     lease::step("supervisor started");
@@ -93,7 +93,7 @@ class Supervisor {
   // Output of another job with this number is kept under another name. A database that lost its end, or that
   // an old copy replaced, gives numbers again.
   int open_output() const {
-    const std::string path = folder_.output(launch_.id, launch_.attempt);
+    const std::string path = directory_.output(launch_.id, launch_.attempt);
     const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_APPEND | O_CLOEXEC;
     struct stat about {};
     const bool used = lstat(path.c_str(), &about) == 0 && about.st_size > 0;
@@ -183,7 +183,7 @@ class Supervisor {
     if (is_there) execvp(arguments[0], arguments.data());
     const int error = errno;
     if (!is_there)
-      dprintf(2, "innkeeper: the job's folder %s: %s\n", launch_.directory.c_str(), std::strerror(error));
+      dprintf(2, "innkeeper: the job's directory %s: %s\n", launch_.directory.c_str(), std::strerror(error));
     const ssize_t told = write(wrong[1], &error, sizeof error);
     _exit(told > 0 ? 127 : 126);
   }
@@ -311,7 +311,7 @@ class Supervisor {
     left_.first = others.front().process.pid;
     left_.name = others.front().name;
     write_left(launch_.life.fd(), left_);
-    folder_.wake();
+    directory_.wake();
   }
 
   // Decides how the whole job ended. A program that succeeded at the last moment counts as successful.
@@ -336,11 +336,11 @@ class Supervisor {
 
   // The keeper starts the runner as long as it lives.
   void ensure_runner() {
-    if (getppid() != keeper_) ensure_runner_outside(folder_, program_);
+    if (getppid() != keeper_) ensure_runner_outside(directory_, program_);
   }
 
   Launch launch_;
-  const Folder& folder_;
+  const QueueDirectory& directory_;
   const Program& program_;
   const pid_t keeper_ = getppid();
   Tree tree_;
@@ -359,7 +359,7 @@ class Supervisor {
 
 }  // namespace
 
-Status start_supervisor(Launch launch, const Folder& folder, const Program& program) {
+Status start_supervisor(Launch launch, const QueueDirectory& directory, const Program& program) {
   if (!launch.life.keep_in_children(true))
     return Status(Code::io_error, std::string("cannot pass a job's life on: ") + std::strerror(errno));
   if (launch.lease.held()) {
@@ -374,8 +374,8 @@ Status start_supervisor(Launch launch, const Folder& folder, const Program& prog
   const pid_t child = fork();
   if (child == 0) {
     signal(SIGCHLD, SIG_DFL);  // The runner ignores its children; the supervisor needs its job's status.
-    keep(launch.life, launch.lease, folder, program,
-         [&] { Supervisor(std::move(launch), folder, program).run(); });
+    keep(launch.life, launch.lease, directory, program,
+         [&] { Supervisor(std::move(launch), directory, program).run(); });
   }
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -22,9 +22,9 @@
 
 #include "base/status.h"
 #include "lease/lease.h"
-#include "queue/folder.h"
 #include "queue/job.h"
 #include "queue/program.h"
+#include "queue/queue_directory.h"
 
 namespace innkeeper::queue {
 
@@ -44,6 +44,6 @@ struct Launch {
 
 // Forks the supervisor, which owns the life lock and the lease from then on, whatever becomes of the
 // caller. On failure both are released.
-Status start_supervisor(Launch launch, const Folder& folder, const Program& program);
+Status start_supervisor(Launch launch, const QueueDirectory& directory, const Program& program);
 
 }  // namespace innkeeper::queue

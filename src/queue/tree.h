@@ -10,7 +10,7 @@
 
 #include <set>
 
-#include "lease/card.h"
+#include "lease/gpu.h"
 
 namespace innkeeper::queue {
 

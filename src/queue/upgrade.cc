@@ -27,11 +27,20 @@ constexpr const char* kAllProcesses =
 // Came during version 3: umask, nice value and limits. A job without them has the runner's.
 constexpr const char* kOwnLimits = "ALTER TABLE environments ADD COLUMN limits BLOB NOT NULL DEFAULT x''";
 
+// 5: the columns of GPUs have other names.
+constexpr const char* kGpuColumns =
+    "ALTER TABLE jobs RENAME COLUMN cards TO gpus;"
+    "ALTER TABLE attempts RENAME COLUMN cards TO gpus;"
+    "DROP INDEX jobs_ready_cards;"
+    "CREATE INDEX jobs_ready_gpus ON jobs(shape, priority DESC, id)"
+    " WHERE state = 0 AND held = 0 AND unmet = 0 AND gpus > 0";
+
 }  // namespace
 
 Status upgrade(Database& database, int from) {
   if (from == 1) return database.execute(kPrunedEndings);
   if (from == 2) return database.execute(kRequestShapes);
+  if (from == 4) return database.execute(kGpuColumns);
   IK_RETURN_IF_ERROR(database.execute(kAllProcesses));
   Query limits(database, "SELECT count(*) FROM pragma_table_info('environments') WHERE name='limits'");
   const bool known = limits.step() && limits.integer(0) > 0;

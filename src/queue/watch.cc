@@ -11,10 +11,11 @@ namespace {
 constexpr std::chrono::milliseconds kPoll{100};  // Polling period without inotify.
 }
 
-Watch::Watch(const Folder& folder) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+Watch::Watch(const QueueDirectory& directory) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
   if (fd_ < 0) return;
-  const bool good = inotify_add_watch(fd_, folder.wake_file().c_str(), IN_ATTRIB) >= 0 &&
-                    inotify_add_watch(fd_, folder.life_folder().c_str(), IN_MODIFY | IN_CLOSE_WRITE) >= 0;
+  const bool good =
+      inotify_add_watch(fd_, directory.wake_file().c_str(), IN_ATTRIB) >= 0 &&
+      inotify_add_watch(fd_, directory.life_directory().c_str(), IN_MODIFY | IN_CLOSE_WRITE) >= 0;
   if (good) return;
   close(fd_);
   fd_ = -1;

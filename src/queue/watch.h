@@ -4,13 +4,13 @@
 
 #include <chrono>
 
-#include "queue/folder.h"
+#include "queue/queue_directory.h"
 
 namespace innkeeper::queue {
 
 class Watch {
  public:
-  explicit Watch(const Folder& folder);
+  explicit Watch(const QueueDirectory& directory);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;

@@ -85,7 +85,7 @@ Status fill(Row& row, const trace::AccessRecord& record, Setup setup, const Comp
 
 }  // namespace
 
-Result<Comparison> compare(const trace::AccessRecord& recorded, const cost::GpuModel& card,
+Result<Comparison> compare(const trace::AccessRecord& recorded, const cost::GpuModel& gpu,
                            const cost::LinkModel& link, std::span<const double> shares, int64_t more,
                            double host_bandwidth, const KernelTimes& times) {
   const Result<trace::AccessRecord> extended = with_more_steps(recorded, more);
@@ -100,12 +100,12 @@ Result<Comparison> compare(const trace::AccessRecord& recorded, const cost::GpuM
   const trace::AccessRecord& record = extended.value();
   Comparison found{.peak = most_alive(record),
                    .operators = last_step(recorded),
-                   .kernels = kernel_seconds(record, card).back()};
-  const RecordedProgram program = last_steps(record, card, kOthers);
+                   .kernels = kernel_seconds(record, gpu).back()};
+  const RecordedProgram program = last_steps(record, gpu, kOthers);
   for (const double share : shares) {
     Row row{.share = share,
             .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
-    row.fits = fill(row, record, {.card = card, .link = link, .times = extended_times}, found);
+    row.fits = fill(row, record, {.gpu = gpu, .link = link, .times = extended_times}, found);
     // An operator that does not fit alone fits under no method.
     if (row.fits.ok()) row.others = alternatives(program, link, row.budget, host_bandwidth);
     if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
@@ -130,16 +130,16 @@ Status fill(Varied& row, const trace::AccessRecord& record, Setup setup) {
 
 }  // namespace
 
-Result<VariedComparison> compare_as_recorded(const trace::AccessRecord& record, const cost::GpuModel& card,
+Result<VariedComparison> compare_as_recorded(const trace::AccessRecord& record, const cost::GpuModel& gpu,
                                              const cost::LinkModel& link, std::span<const double> shares,
                                              const KernelTimes& times) {
-  VariedComparison found{.peak = most_alive(record), .kernels = kernel_seconds(record, card)};
+  VariedComparison found{.peak = most_alive(record), .kernels = kernel_seconds(record, gpu)};
   if (found.kernels.empty())
     return Status(Code::invalid_argument, "the record has no steps: recording.step() ends one");
   for (const double share : shares) {
     Varied row{.share = share,
                .budget = Bytes(static_cast<int64_t>(share * static_cast<double>(found.peak.count())))};
-    row.fits = fill(row, record, {.card = card, .link = link, .times = times});
+    row.fits = fill(row, record, {.gpu = gpu, .link = link, .times = times});
     if (!row.fits.ok() && row.fits.code() != Code::out_of_memory) return row.fits;
     found.rows.push_back(std::move(row));
   }

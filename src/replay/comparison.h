@@ -38,7 +38,7 @@ struct Comparison {
 
 // Plays each share with `more` steps beyond the recorded ones. `times`: the plans' knowledge. Fails if
 // with_more_steps() does. Requires: at least two more steps.
-Result<Comparison> compare(const trace::AccessRecord& record, const cost::GpuModel& card,
+Result<Comparison> compare(const trace::AccessRecord& record, const cost::GpuModel& gpu,
                            const cost::LinkModel& link, std::span<const double> shares, int64_t more,
                            double host_bandwidth = kHostBandwidth, const KernelTimes& times = {});
 
@@ -58,7 +58,7 @@ struct VariedComparison {
 };
 
 // Plays each share with the recorded steps. Fails if there are none.
-Result<VariedComparison> compare_as_recorded(const trace::AccessRecord& record, const cost::GpuModel& card,
+Result<VariedComparison> compare_as_recorded(const trace::AccessRecord& record, const cost::GpuModel& gpu,
                                              const cost::LinkModel& link, std::span<const double> shares,
                                              const KernelTimes& times = {});
 

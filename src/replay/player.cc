@@ -33,21 +33,21 @@ cost::KernelCost kernel_of(const Work& work) {
 class Player {
  public:
   Player(const AccessRecord& record, const Setup& setup)
-      : record_(record), times_(setup.times), model_card_(setup.card) {
+      : record_(record), times_(setup.times), model_gpu_(setup.gpu) {
     const Bytes room = setup.budget == Bytes(0) ? kHost : setup.budget;
-    card_ = std::make_shared<Accelerator>(sim::Options{.capacity = room,
-                                                       .visibility = sim::Visibility::early,
-                                                       .poison = false,
-                                                       .data = false,
-                                                       .host_seconds = setup.times.host_seconds,
-                                                       .gpu = setup.card,
-                                                       .host_link = setup.link});
+    gpu_ = std::make_shared<Accelerator>(sim::Options{.capacity = room,
+                                                      .visibility = sim::Visibility::early,
+                                                      .poison = false,
+                                                      .data = false,
+                                                      .host_seconds = setup.times.host_seconds,
+                                                      .gpu = setup.gpu,
+                                                      .host_link = setup.link});
     std::vector<NodeSetup> nodes;
-    nodes.push_back({sim::make_device(card_), room, true, {setup.card.bytes(), setup.link.bandwidth}});
+    nodes.push_back({sim::make_device(gpu_), room, true, {setup.gpu.bytes(), setup.link.bandwidth}});
     if (setup.times.by != KernelTimes::By::none) {
       nodes.back().time = [this] {
-        return ComputeTime{card_->time(0), times_.model == nullptr ? card_->busy(0) : modelled_,
-                           times_.one_clock ? 0 : card_->host_time()};
+        return ComputeTime{gpu_->time(0), times_.model == nullptr ? gpu_->busy(0) : modelled_,
+                           times_.one_clock ? 0 : gpu_->host_time()};
       };
     }
     auto host = std::make_unique<HostDevice>("host", Slabs::Options{.blank = true});
@@ -77,14 +77,14 @@ class Player {
       }
     }
     IK_RETURN_IF_ERROR(engine_->synchronize());
-    played_.peak = Bytes(engine_->glance(kCard).peak);
+    played_.peak = Bytes(engine_->glance(kGpu).peak);
     played_.host.used = Bytes(engine_->glance(engine_->host()).peak);
     played_.bound = Bytes(engine_->plans().planning().period.bytes_bound);
     return std::move(played_);
   }
 
  private:
-  static constexpr NodeId kCard{0};
+  static constexpr NodeId kGpu{0};
   using Handle = std::shared_ptr<Block>;
 
   Status run(const RecordEntry& entry) {
@@ -103,13 +103,13 @@ class Player {
     Bytes operands{0};
     for (const Access& access : accesses) operands += access.block->size();
     std::optional<NodeAdmission> scope;
-    if (const Status there = engine_->gather(kCard, accesses, operands, scope); !there.ok())
+    if (const Status there = engine_->gather(kGpu, accesses, operands, scope); !there.ok())
       return Status(there.code(), entry.text + ": " + there.message());
     const Status made = make(born, accesses);
     if (made.ok()) compute(entry);
     if (made.ok() && engine_->recomputer().is_on()) remember(entry, born);
-    engine_->count_operator(kCard);
-    engine_->release(kCard, std::span(accesses));
+    engine_->count_operator(kGpu);
+    engine_->release(kGpu, std::span(accesses));
     ++played_.operators;
     played_.host.held = std::max(played_.host.held, slabs_->held());
     return made.ok() ? Status() : Status(made.code(), entry.text + ": " + made.message());
@@ -140,10 +140,10 @@ class Player {
   }
 
   Result<Handle> make(Bytes size, std::vector<Access>& accesses) {
-    Result<Memory> memory = engine_->device(kCard).allocate(size);
+    Result<Memory> memory = engine_->device(kGpu).allocate(size);
     IK_RETURN_IF_ERROR(memory.status());
     Handle block = create(size);
-    engine_->adopt(*block, kCard, std::move(memory).value());
+    engine_->adopt(*block, kGpu, std::move(memory).value());
     accesses.push_back({.block = block.get(), .pinned = true, .born = true});
     return block;
   }
@@ -151,12 +151,12 @@ class Player {
   void compute(const RecordEntry& entry) {
     if (times_.model != nullptr) {
       const auto place = static_cast<size_t>(&entry - record_.entries.data());
-      modelled_ += seconds_of(*times_.model, times_.model->entries[place], model_card_);
+      modelled_ += seconds_of(*times_.model, times_.model->entries[place], model_gpu_);
     }
     const Work work = work_of(record_, entry);
     for (int64_t i = 0; i < work.kernels; ++i) {
-      card_->begin_kernel(0);
-      card_->end_kernel(0, {}, kernel_of(work));
+      gpu_->begin_kernel(0);
+      gpu_->end_kernel(0, {}, kernel_of(work));
     }
   }
 
@@ -205,7 +205,7 @@ class Player {
     }
     std::span<const Input> inputs() const override { return inputs_; }
     uint32_t writes() const override { return made_.writes; }
-    NodeId node() const override { return kCard; }
+    NodeId node() const override { return kGpu; }
     Status follow(Block& block) override { return player_.make_again(block, *made_.entry, held_); }
 
    private:
@@ -229,26 +229,26 @@ class Player {
       operands += input->size();
     }
     std::optional<NodeAdmission> scope;
-    IK_RETURN_IF_ERROR(engine_->gather(kCard, accesses, operands, scope));
+    IK_RETURN_IF_ERROR(engine_->gather(kGpu, accesses, operands, scope));
     const Result<Handle> made = make(block.size(), accesses);
     if (made.ok()) compute(entry);
-    engine_->release(kCard, std::span(accesses));
+    engine_->release(kGpu, std::span(accesses));
     scope.reset();
-    return made.ok() ? engine_->recomputer().refill(block, *made.value(), kCard) : made.status();
+    return made.ok() ? engine_->recomputer().refill(block, *made.value(), kGpu) : made.status();
   }
 
   void end_step() {
-    const StepCost now{card_->time(), card_->copied(Accelerator::Direction::in),
-                       card_->copied(Accelerator::Direction::out)};
+    const StepCost now{gpu_->time(), gpu_->copied(Accelerator::Direction::in),
+                       gpu_->copied(Accelerator::Direction::out)};
     played_.steps.push_back({now.seconds - before_.seconds, now.in - before_.in, now.out - before_.out});
     before_ = now;
   }
 
   const AccessRecord& record_;
   const KernelTimes times_;
-  const cost::GpuModel model_card_;
+  const cost::GpuModel model_gpu_;
   double modelled_ = 0;  // Seconds of kernels, by the model.
-  std::shared_ptr<Accelerator> card_;
+  std::shared_ptr<Accelerator> gpu_;
   const Slabs* slabs_ = nullptr;  // Slabs of the host.
   std::unique_ptr<Engine> engine_;
   std::unordered_map<BlockId, Bytes> sizes_;
@@ -270,17 +270,17 @@ Work work_of(const AccessRecord& record, const RecordEntry& operation) {
 
 Result<Played> play(const AccessRecord& record, const Setup& setup) { return Player(record, setup).play(); }
 
-double seconds_of(const AccessRecord& record, const RecordEntry& operation, const cost::GpuModel& card) {
+double seconds_of(const AccessRecord& record, const RecordEntry& operation, const cost::GpuModel& gpu) {
   const Work work = work_of(record, operation);
-  return static_cast<double>(work.kernels) * cost::kernel_seconds(card, kernel_of(work));
+  return static_cast<double>(work.kernels) * cost::kernel_seconds(gpu, kernel_of(work));
 }
 
-std::vector<double> kernel_seconds(const AccessRecord& record, const cost::GpuModel& card) {
+std::vector<double> kernel_seconds(const AccessRecord& record, const cost::GpuModel& gpu) {
   std::vector<double> steps;
   double seconds = 0;
   for (const RecordEntry& entry : record.entries) {
     if (entry.kind == RecordEntry::Kind::operation) {
-      seconds += seconds_of(record, entry, card);
+      seconds += seconds_of(record, entry, gpu);
     } else if (ends_step(entry)) {
       steps.push_back(seconds);
       seconds = 0;

@@ -18,11 +18,11 @@ namespace innkeeper::replay {
 // Source of the plans' knowledge of kernel times.
 struct KernelTimes {
   enum class By : uint8_t {
-    card,   // The GPU reports the times, and its clock is known.
+    gpu,    // The GPU reports the times, and its clock is known.
     model,  // The GPU's clock is known; a model gives each kernel's time.
     none,   // Kernels and clock are unknown, and plans count bytes.
   };
-  By by = By::card;
+  By by = By::gpu;
   // For By::model: the same operators with the work that the model assumes.
   const trace::AccessRecord* model = nullptr;
   // Time that the host takes to launch each kernel, s; 0: none.
@@ -31,7 +31,7 @@ struct KernelTimes {
 };
 
 struct Setup {
-  cost::GpuModel card = cost::default_gpu();
+  cost::GpuModel gpu = cost::default_gpu();
   cost::LinkModel link = cost::default_host_link();
   Bytes budget{0};  // Budget of the GPU; 0: enough for all.
   bool planning = true;
@@ -68,8 +68,8 @@ Result<Played> play(const trace::AccessRecord& record, const Setup& setup);
 trace::Work work_of(const trace::AccessRecord& record, const trace::RecordEntry& operation);
 // Returns the time of these kernels alone.
 double seconds_of(const trace::AccessRecord& record, const trace::RecordEntry& operation,
-                  const cost::GpuModel& card);
+                  const cost::GpuModel& gpu);
 // Returns the kernels' seconds of each step.
-std::vector<double> kernel_seconds(const trace::AccessRecord& record, const cost::GpuModel& card);
+std::vector<double> kernel_seconds(const trace::AccessRecord& record, const cost::GpuModel& gpu);
 
 }  // namespace innkeeper::replay

@@ -15,7 +15,7 @@ using trace::RecordEntry;
 
 class Reader {
  public:
-  Reader(const AccessRecord& record, const cost::GpuModel& card) : record_(record), card_(card) {}
+  Reader(const AccessRecord& record, const cost::GpuModel& gpu) : record_(record), gpu_(gpu) {}
 
   RecordedProgram read(size_t steps) {
     const std::vector<size_t> ends = step_ends(record_);
@@ -32,7 +32,7 @@ class Reader {
   void take(const RecordEntry& entry, bool counts) {
     if (entry.kind == RecordEntry::Kind::operation) {
       for (const RecordedAccess& access : record_.of(entry)) touch(access, counts);
-      if (counts) program_.kernels.push_back(seconds_of(record_, entry, card_));
+      if (counts) program_.kernels.push_back(seconds_of(record_, entry, gpu_));
     } else if (entry.kind == RecordEntry::Kind::freed) {
       const auto found = names_.find(entry.block);
       if (found == names_.end()) return;
@@ -134,15 +134,15 @@ class Reader {
   static constexpr int64_t kAlive = INT64_MAX;
 
   const AccessRecord& record_;
-  const cost::GpuModel& card_;
+  const cost::GpuModel& gpu_;
   std::unordered_map<BlockId, size_t> names_;
   RecordedProgram program_;
 };
 
 }  // namespace
 
-RecordedProgram last_steps(const AccessRecord& record, const cost::GpuModel& card, size_t steps) {
-  return Reader(record, card).read(steps);
+RecordedProgram last_steps(const AccessRecord& record, const cost::GpuModel& gpu, size_t steps) {
+  return Reader(record, gpu).read(steps);
 }
 
 }  // namespace innkeeper::replay

@@ -61,6 +61,6 @@ struct RecordedProgram {
 };
 
 // Returns the last `steps` steps of the record, or as many as there are, with the kernel times of that GPU.
-RecordedProgram last_steps(const trace::AccessRecord& record, const cost::GpuModel& card, size_t steps);
+RecordedProgram last_steps(const trace::AccessRecord& record, const cost::GpuModel& gpu, size_t steps);
 
 }  // namespace innkeeper::replay

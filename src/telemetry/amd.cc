@@ -1,7 +1,7 @@
 // The part of a snapshot that AMD SMI gives.
 #include <algorithm>
 
-#include "telemetry/amd_cards.h"
+#include "telemetry/amd_gpus.h"
 #include "telemetry/amdsmi.h"
 #include "telemetry/answers.h"
 #include "telemetry/part.h"
@@ -23,7 +23,7 @@ amdsmi::Code read_handles(const Ask& ask_list, std::vector<Handle>& handles) {
   uint32_t count = 0;
   amdsmi::Code code = ask_list(&count, nullptr);
   if (code != amdsmi::kSuccess || count == 0) return code;
-  handles.assign(std::min(count, kMostCards), nullptr);
+  handles.assign(std::min(count, kMostGpus), nullptr);
   count = static_cast<uint32_t>(handles.size());
   code = ask_list(&count, handles.data());
   handles.resize(code == amdsmi::kSuccess ? std::min<size_t>(count, handles.size()) : 0);
@@ -53,7 +53,7 @@ Handles read_handles(const amdsmi::Library& library) {
       int kind = amdsmi::kKindAmdGpu;
       const amdsmi::Code code = amdsmi::ask(library.kind, device, &kind);
       if (code == amdsmi::kSuccess && kind != amdsmi::kKindAmdGpu) continue;
-      if (result.devices.size() < kMostCards) result.devices.push_back(device);
+      if (result.devices.size() < kMostGpus) result.devices.push_back(device);
     }
   }
   result.code = amdsmi::kSuccess;
@@ -79,43 +79,43 @@ Driver read_driver(const amdsmi::Library& library, const Handles& handles) {
 
 // Partitions of one GPU have one unique id, so ROCR cannot distinguish them: none of them is usable.
 void lose_partitions(std::vector<amdsmi::Device>& devices, Part& part) {
-  std::vector<Card> cards;
+  std::vector<Gpu> gpus;
   std::vector<amdsmi::Device> kept;
-  for (size_t i = 0; i < part.cards.size(); ++i) {
-    Card& card = part.cards[i];
-    const auto is_same = [&](const Card& other) { return other.uuid == card.uuid; };
-    if (std::count_if(part.cards.begin(), part.cards.end(), is_same) > 1) {
-      part.lost.push_back({card.driver_index, card.uuid, card.bus_id,
-                           "another card has the same UUID: a partitioned card cannot be named", false,
+  for (size_t i = 0; i < part.gpus.size(); ++i) {
+    Gpu& gpu = part.gpus[i];
+    const auto is_same = [&](const Gpu& other) { return other.uuid == gpu.uuid; };
+    if (std::count_if(part.gpus.begin(), part.gpus.end(), is_same) > 1) {
+      part.lost.push_back({gpu.driver_index, gpu.uuid, gpu.bus_id,
+                           "another GPU has the same UUID: a partitioned GPU cannot be named", false,
                            Vendor::amd});
     } else {
       kept.push_back(devices[i]);
-      cards.push_back(card);
+      gpus.push_back(gpu);
     }
   }
-  part.cards = std::move(cards);
+  part.gpus = std::move(gpus);
   devices = std::move(kept);
   std::stable_sort(part.lost.begin(), part.lost.end(),
-                   [](const LostCard& a, const LostCard& b) { return a.driver_index < b.driver_index; });
+                   [](const LostGpu& a, const LostGpu& b) { return a.driver_index < b.driver_index; });
 }
 
 // Returns false if other code has stopped the library meanwhile.
-bool read_cards(const amdsmi::Library& library, const Handles& handles, Wanted wanted, Part& part) {
-  std::vector<amdsmi::Device> devices;  // Handles in the order of part.cards.
+bool read_gpus(const amdsmi::Library& library, const Handles& handles, Wanted wanted, Part& part) {
+  std::vector<amdsmi::Device> devices;  // Handles in the order of part.gpus.
   for (size_t i = 0; i < handles.devices.size(); ++i) {
-    Card card;
-    card.vendor = Vendor::amd;
-    card.driver_index = static_cast<int>(i);
-    amdsmi::CardReader reader(library, handles.devices[i]);
-    const bool known = reader.read_identity(card);
-    if (known) reader.read(wanted, card);
+    Gpu gpu;
+    gpu.vendor = Vendor::amd;
+    gpu.driver_index = static_cast<int>(i);
+    amdsmi::GpuReader reader(library, handles.devices[i]);
+    const bool known = reader.read_identity(gpu);
+    if (known) reader.read(wanted, gpu);
     if (reader.gone()) return false;
     if (!known || reader.lost()) {
       part.lost.push_back(
-          {card.driver_index, card.uuid, card.bus_id, reader.why(), reader.forbidden(), Vendor::amd});
+          {gpu.driver_index, gpu.uuid, gpu.bus_id, reader.why(), reader.forbidden(), Vendor::amd});
     } else {
       devices.push_back(handles.devices[i]);
-      part.cards.push_back(std::move(card));
+      part.gpus.push_back(std::move(gpu));
     }
   }
   lose_partitions(devices, part);
@@ -143,7 +143,7 @@ Part read_amd(Wanted wanted) {
     };
     if (handles.code != amdsmi::kSuccess) return failed(handles.question, handles.code);
     part.driver = read_driver(library, handles);
-    if (!read_cards(library, handles, wanted, part))
+    if (!read_gpus(library, handles, wanted, part))
       return failed("amdsmi_get_gpu_device_bdf", amdsmi::kNotInitialized);
     return Read();
   });

@@ -27,9 +27,9 @@ void* open_library() {
   }
   const char* rocm = std::getenv("ROCM_PATH");
   const std::string own = rocm != nullptr && *rocm != '\0' ? rocm : "/opt/rocm";
-  for (const std::string& folder : {own + "/lib", own + "/lib64"}) {
+  for (const std::string& directory : {own + "/lib", own + "/lib64"}) {
     for (const char* name : kNames) {
-      if (void* file = dlopen((folder + "/" + name).c_str(), RTLD_LAZY | RTLD_LOCAL); file != nullptr)
+      if (void* file = dlopen((directory + "/" + name).c_str(), RTLD_LAZY | RTLD_LOCAL); file != nullptr)
         return file;
     }
   }

@@ -15,7 +15,7 @@ inline constexpr uint64_t kMostMemory = uint64_t{1} << 56;
 inline constexpr uint32_t kMostMilliwatts = 100'000'000;
 inline constexpr uint32_t kMostDegrees = 500;
 inline constexpr uint32_t kMostMegahertz = 1'000'000;
-inline constexpr uint32_t kMostCards = 256;
+inline constexpr uint32_t kMostGpus = 256;
 inline constexpr uint32_t kMostProcesses = 65536;
 
 template <class T>

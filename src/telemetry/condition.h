@@ -16,6 +16,6 @@ struct Condition {
 // Returns the condition of the GPU or MIG instance with this UUID, by a snapshot with Wanted::clocks and
 // Wanted::processes. A process of unknown instance counts for each instance of its GPU. Both are false if the
 // snapshot has no such GPU, or the driver does not tell.
-Condition condition_of(const Snapshot& cards, std::string_view uuid);
+Condition condition_of(const Snapshot& gpus, std::string_view uuid);
 
 }  // namespace innkeeper::telemetry

@@ -36,12 +36,12 @@ std::string hexadecimal(const std::array<unsigned char, 16>& bytes) {
 }
 
 // Returns the UUID of the GPU or instance with these digits.
-std::string name_of(const std::string& digits, const Snapshot& cards) {
+std::string name_of(const std::string& digits, const Snapshot& gpus) {
   if (digits.empty()) return "";
-  for (const Card& card : cards.cards) {
-    for (const Instance& instance : card.instances)
+  for (const Gpu& gpu : gpus.gpus) {
+    for (const Instance& instance : gpu.instances)
       if (uuid_digits(instance.uuid) == digits) return instance.uuid;
-    if (uuid_digits(card.uuid) == digits) return card.uuid;
+    if (uuid_digits(gpu.uuid) == digits) return gpu.uuid;
   }
   return "";
 }
@@ -81,10 +81,10 @@ std::optional<std::vector<std::string>> cuda_ordinals() {
   return ordinals;
 }
 
-std::optional<std::vector<std::string>> cuda_view(const Snapshot& cards) {
+std::optional<std::vector<std::string>> cuda_view(const Snapshot& gpus) {
   std::optional<std::vector<std::string>> ordinals = cuda_ordinals();
   if (!ordinals) return std::nullopt;
-  for (std::string& ordinal : *ordinals) ordinal = name_of(ordinal, cards);
+  for (std::string& ordinal : *ordinals) ordinal = name_of(ordinal, gpus);
   return ordinals;
 }
 

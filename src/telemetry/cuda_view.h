@@ -21,7 +21,7 @@ namespace innkeeper::telemetry {
 std::optional<std::vector<std::string>> cuda_ordinals();
 
 // Returns the same as UUIDs of the snapshot's GPUs and MIG instances; empty: the snapshot lacks the GPU.
-std::optional<std::vector<std::string>> cuda_view(const Snapshot& cards);
+std::optional<std::vector<std::string>> cuda_view(const Snapshot& gpus);
 
 // Converts "GPU-8F6C1A2B-0000-..." to CUDA's digits: without prefix and hyphens, in lower case.
 std::string uuid_digits(std::string_view uuid);

@@ -32,14 +32,14 @@ namespace {
 
 // Remote ends of one GPU's active NVLinks.
 struct Nvlinks {
-  std::vector<int> to_card;  // Number of links to each other GPU, by its index.
-  int to_switch = 0;         // Number of links to a switch, which joins all GPUs that are linked to it.
+  std::vector<int> to_gpu;  // Number of links to each other GPU, by its index.
+  int to_switch = 0;        // Number of links to a switch, which joins all GPUs that are linked to it.
 };
 
-Nvlinks read_nvlinks(const Library& library, const std::vector<LinkEnd>& cards, size_t index) {
-  const Device device = cards[index].device;
+Nvlinks read_nvlinks(const Library& library, const std::vector<LinkEnd>& gpus, size_t index) {
+  const Device device = gpus[index].device;
   Nvlinks found;
-  found.to_card.resize(cards.size());
+  found.to_gpu.resize(gpus.size());
   for (uint32_t i = 0; i < kMaxNvlinks; ++i) {
     uint32_t active = 0;
     const Code code = ask(library.nvlink_state, device, i, &active);
@@ -54,8 +54,8 @@ Nvlinks read_nvlinks(const Library& library, const std::vector<LinkEnd>& cards, 
     Pci3 remote = {};
     if (ask(library.nvlink_remote, device, i, &remote) != kSuccess) continue;
     const std::string bus_id = plain_bus_id(clean_text(remote.bus_id, sizeof remote.bus_id));
-    for (size_t other = 0; other < cards.size(); ++other) {
-      if (other != index && !bus_id.empty() && cards[other].bus_id == bus_id) ++found.to_card[other];
+    for (size_t other = 0; other < gpus.size(); ++other) {
+      if (other != index && !bus_id.empty() && gpus[other].bus_id == bus_id) ++found.to_gpu[other];
     }
   }
   return found;
@@ -76,23 +76,23 @@ Path link_path(Code code, int level) {
 
 }  // namespace
 
-std::vector<Link> read_links(const Library& library, const std::vector<LinkEnd>& cards) {
-  const size_t count = cards.size();
+std::vector<Link> read_links(const Library& library, const std::vector<LinkEnd>& gpus) {
+  const size_t count = gpus.size();
   std::vector<Link> links(count * count);
   if (count < 2) return links;
   std::vector<Nvlinks> nvlinks;
-  for (size_t i = 0; i < count; ++i) nvlinks.push_back(read_nvlinks(library, cards, i));
+  for (size_t i = 0; i < count; ++i) nvlinks.push_back(read_nvlinks(library, gpus, i));
   for (size_t a = 0; a < count; ++a) {
     for (size_t b = a + 1; b < count; ++b) {
       Link& link = links[a * count + b];
       // Both ends report the links; one end may be unable to.
-      link.nvlinks = std::max(nvlinks[a].to_card[b], nvlinks[b].to_card[a]) +
+      link.nvlinks = std::max(nvlinks[a].to_gpu[b], nvlinks[b].to_gpu[a]) +
                      std::min(nvlinks[a].to_switch, nvlinks[b].to_switch);
       int level = 0;
       if (link.nvlinks > 0) {
         link.path = Path::nvlink;
       } else {
-        const Code code = ask(library.ancestor, cards[a].device, cards[b].device, &level);
+        const Code code = ask(library.ancestor, gpus[a].device, gpus[b].device, &level);
         link.path = link_path(code, level);
       }
       links[b * count + a] = link;

@@ -14,7 +14,7 @@ struct LinkEnd {
   std::string bus_id;  // Bus id in the form of plain_bus_id().
 };
 
-// Returns cards.size() squared links, row by row.
-std::vector<Link> read_links(const Library& library, const std::vector<LinkEnd>& cards);
+// Returns gpus.size() squared links, row by row.
+std::vector<Link> read_links(const Library& library, const std::vector<LinkEnd>& gpus);
 
 }  // namespace innkeeper::telemetry::nvml

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "telemetry/answers.h"
-#include "telemetry/cards.h"
+#include "telemetry/gpus.h"
 #include "telemetry/links.h"
 #include "telemetry/nvml.h"
 #include "telemetry/part.h"
@@ -39,13 +39,13 @@ nvml::Code read_all(const nvml::Library& library, Wanted wanted, Part& part) {
   Driver driver = read_driver(library);
   const bool avoid_3 = nvml::third_list_is_broken(driver.version);
   part.driver = std::move(driver);
-  std::vector<nvml::LinkEnd> ends;  // Ends in the order of part.cards.
-  for (uint32_t i = 0; i < std::min(count, kMostCards); ++i) {
-    Card card;
-    card.driver_index = static_cast<int>(i);
+  std::vector<nvml::LinkEnd> ends;  // Ends in the order of part.gpus.
+  for (uint32_t i = 0; i < std::min(count, kMostGpus); ++i) {
+    Gpu gpu;
+    gpu.driver_index = static_cast<int>(i);
     const auto lose = [&](std::string why, bool forbidden = false) {
       part.lost.push_back(
-          {card.driver_index, card.uuid, card.bus_id, std::move(why), forbidden, Vendor::nvidia});
+          {gpu.driver_index, gpu.uuid, gpu.bus_id, std::move(why), forbidden, Vendor::nvidia});
     };
     // Handles are read again each time: the handle of a GPU that was reset is stale.
     nvml::Device device = nullptr;
@@ -56,17 +56,17 @@ nvml::Code read_all(const nvml::Library& library, Wanted wanted, Part& part) {
       lose(nvml::describe(library, "nvmlDeviceGetHandleByIndex_v2", code), code == nvml::kNoPermission);
       continue;
     }
-    nvml::CardReader reader(library, device);
-    const bool known = reader.read_identity(card);
-    if (known) reader.read(wanted, avoid_3, card);
+    nvml::GpuReader reader(library, device);
+    const bool known = reader.read_identity(gpu);
+    if (known) reader.read(wanted, avoid_3, gpu);
     if (!known || reader.lost()) {
       lose(reader.why());
-    } else if (std::any_of(part.cards.begin(), part.cards.end(),
-                           [&](const Card& other) { return other.uuid == card.uuid; })) {
-      lose("another card has the same UUID");
+    } else if (std::any_of(part.gpus.begin(), part.gpus.end(),
+                           [&](const Gpu& other) { return other.uuid == gpu.uuid; })) {
+      lose("another GPU has the same UUID");
     } else {
-      ends.push_back({device, card.bus_id});
-      part.cards.push_back(std::move(card));
+      ends.push_back({device, gpu.bus_id});
+      part.gpus.push_back(std::move(gpu));
     }
   }
   if (has(wanted, Wanted::links)) part.links = nvml::read_links(library, ends);

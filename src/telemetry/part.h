@@ -13,9 +13,9 @@
 namespace innkeeper::telemetry {
 
 struct Part {
-  std::vector<Card> cards;
-  std::vector<LostCard> lost;
-  std::vector<Link> links;  // cards.size() squared links, row by row; empty unless Wanted::links.
+  std::vector<Gpu> gpus;
+  std::vector<LostGpu> lost;
+  std::vector<Link> links;  // gpus.size() squared links, row by row; empty unless Wanted::links.
   Driver driver;
   // Not Outcome::value: there is no driver and no GPU; `trouble` names the kind, and `text` is one line.
   Outcome outcome = Outcome::value;
@@ -44,7 +44,7 @@ Part take_part(Sessions<Library>& sessions, const Reader& read) {
     }
     Read result = read(start.use.library(), part);
     if (result.outcome == Outcome::value) {
-      const auto came_off = [](const LostCard& card) { return !card.forbidden; };
+      const auto came_off = [](const LostGpu& gpu) { return !gpu.forbidden; };
       if (std::any_of(part.lost.begin(), part.lost.end(), came_off)) start.use.suspect();
       return part;
     }

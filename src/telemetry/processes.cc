@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "telemetry/answers.h"
-#include "telemetry/cards.h"
+#include "telemetry/gpus.h"
 #include "telemetry/lists.h"
 
 namespace innkeeper::telemetry::nvml {
@@ -41,7 +41,7 @@ bool third_list_is_broken(const std::string& driver_version) {
   return major == 535 && minor >= 43 && minor <= 86;
 }
 
-Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& card) {
+Reading<std::vector<Process>> GpuReader::processes(bool avoid_3, const Gpu& gpu) {
   using ProcessList2 = Code (*)(Device, uint32_t*, Process2*);
   using ProcessList1 = Code (*)(Device, uint32_t*, Process1*);
   Found found;
@@ -54,7 +54,7 @@ Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& ca
       if (function == nullptr) continue;
       std::vector<Process2> list;
       code = fill([&](uint32_t* count,
-                      Process2* entries) { return ask_card(question, function, device, count, entries); },
+                      Process2* entries) { return ask_gpu(question, function, device, count, entries); },
                   kInsufficientSize, list);
       for (const Process2& entry : list) add(found, entry.pid, entry.used, instance, compute);
       if (outcome_of(code) != Outcome::not_supported) return code;
@@ -62,7 +62,7 @@ Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& ca
     if (first == nullptr) return code;
     std::vector<Process1> list;
     code = fill(
-        [&](uint32_t* count, Process1* entries) { return ask_card(question, first, device, count, entries); },
+        [&](uint32_t* count, Process1* entries) { return ask_gpu(question, first, device, count, entries); },
         kInsufficientSize, list);
     for (const Process1& entry : list) add(found, entry.pid, entry.used, instance, compute);
     return code;
@@ -78,10 +78,10 @@ Reading<std::vector<Process>> CardReader::processes(bool avoid_3, const Card& ca
     return code;
   };
   Code code = kSuccess;
-  if (card.mig) {
+  if (gpu.mig) {
     // A GPU with MIG on reports its list only to privileged callers; each instance reports its own.
     for (size_t i = 0; i < instances_.size(); ++i) {
-      const Code one = read_device(instances_[i], card.instances[i].uuid);
+      const Code one = read_device(instances_[i], gpu.instances[i].uuid);
       if (code == kSuccess) code = one;
     }
   } else {

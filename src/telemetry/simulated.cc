@@ -30,21 +30,21 @@ Part read_simulated(Wanted wanted) {
   }
   for (const NodeSpec& node : spec.value().nodes) {
     if (node.make != NodeMake::sim) continue;
-    Card card;
-    card.uuid = simulated_uuid(*node.index);
-    card.name = "simulated " + std::string(node.sim.gpu.name);
-    card.driver_index = *node.index;
+    Gpu gpu;
+    gpu.uuid = simulated_uuid(*node.index);
+    gpu.name = "simulated " + std::string(node.sim.gpu.name);
+    gpu.driver_index = *node.index;
     if (has(wanted, Wanted::memory)) {
       const Bytes all = *node.budget;
-      card.memory = Memory{.total = all, .reserved = Bytes(0), .used = Bytes(0), .free = all};
+      gpu.memory = Memory{.total = all, .reserved = Bytes(0), .used = Bytes(0), .free = all};
     }
     if (has(wanted, Wanted::utilization))
-      card.utilization = {Reading<Utilization>::none(Outcome::not_supported)};
-    if (has(wanted, Wanted::power)) card.power = {Reading<Power>::none(Outcome::not_supported)};
-    if (has(wanted, Wanted::temperature)) card.temperature_c = {Reading<int>::none(Outcome::not_supported)};
-    if (has(wanted, Wanted::clocks)) card.clocks = {Reading<Clocks>::none(Outcome::not_supported)};
-    if (has(wanted, Wanted::processes)) card.processes = std::vector<Process>();
-    part.cards.push_back(std::move(card));
+      gpu.utilization = {Reading<Utilization>::none(Outcome::not_supported)};
+    if (has(wanted, Wanted::power)) gpu.power = {Reading<Power>::none(Outcome::not_supported)};
+    if (has(wanted, Wanted::temperature)) gpu.temperature_c = {Reading<int>::none(Outcome::not_supported)};
+    if (has(wanted, Wanted::clocks)) gpu.clocks = {Reading<Clocks>::none(Outcome::not_supported)};
+    if (has(wanted, Wanted::processes)) gpu.processes = std::vector<Process>();
+    part.gpus.push_back(std::move(gpu));
   }
   return part;
 }

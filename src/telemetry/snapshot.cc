@@ -12,10 +12,10 @@ namespace innkeeper::telemetry {
 namespace {
 
 // Order of GPUs: by bus id; those without one come last, by vendor and the driver's index.
-bool before(const Card& a, const Card& b) {
-  const auto key = [](const Card& card) {
-    return std::tuple<bool, const std::string&, Vendor, int>(card.bus_id.empty(), card.bus_id, card.vendor,
-                                                             card.driver_index);
+bool before(const Gpu& a, const Gpu& b) {
+  const auto key = [](const Gpu& gpu) {
+    return std::tuple<bool, const std::string&, Vendor, int>(gpu.bus_id.empty(), gpu.bus_id, gpu.vendor,
+                                                             gpu.driver_index);
   };
   return key(a) < key(b);
 }
@@ -23,29 +23,29 @@ bool before(const Card& a, const Card& b) {
 // Origin of a GPU of the snapshot: its part, and its index there.
 struct Source {
   size_t part = 0;
-  size_t card = 0;
+  size_t gpu = 0;
 };
 
-void merge_cards(std::vector<Part>& parts, bool links, Snapshot& result) {
+void merge_gpus(std::vector<Part>& parts, bool links, Snapshot& result) {
   std::vector<Source> sources;
   for (size_t i = 0; i < parts.size(); ++i) {
-    for (size_t k = 0; k < parts[i].cards.size(); ++k) sources.push_back({i, k});
+    for (size_t k = 0; k < parts[i].gpus.size(); ++k) sources.push_back({i, k});
     std::move(parts[i].lost.begin(), parts[i].lost.end(), std::back_inserter(result.lost));
   }
-  const auto card_of = [&](const Source& source) -> Card& { return parts[source.part].cards[source.card]; };
+  const auto gpu_of = [&](const Source& source) -> Gpu& { return parts[source.part].gpus[source.gpu]; };
   std::sort(sources.begin(), sources.end(),
-            [&](const Source& a, const Source& b) { return before(card_of(a), card_of(b)); });
+            [&](const Source& a, const Source& b) { return before(gpu_of(a), gpu_of(b)); });
   const size_t count = sources.size();
   if (links) result.links.resize(count * count);
   for (size_t a = 0; links && a < count; ++a) {
     for (size_t b = 0; b < count; ++b) {
       const Part& part = parts[sources[a].part];
       if (sources[a].part != sources[b].part) continue;  // No library reports a pair of two vendors' GPUs.
-      const size_t place = sources[a].card * part.cards.size() + sources[b].card;
+      const size_t place = sources[a].gpu * part.gpus.size() + sources[b].gpu;
       if (place < part.links.size()) result.links[a * count + b] = part.links[place];
     }
   }
-  for (const Source& source : sources) result.cards.push_back(std::move(card_of(source)));
+  for (const Source& source : sources) result.gpus.push_back(std::move(gpu_of(source)));
 }
 
 // One vendor's driver is enough. Without any, the result reports the trouble of the vendors of which the
@@ -77,13 +77,13 @@ Snapshot snapshot(Wanted wanted) {
   merge_drivers(parts[0], parts[1], result);
   if (!result.driver.ok()) {
     parts.push_back(read_simulated(wanted));
-    result.simulated = !parts.back().cards.empty();
+    result.simulated = !parts.back().gpus.empty();
     if (const std::string& wrong = parts.back().text; !wrong.empty()) {
       result.trouble = Trouble::wrong_setting;
       result.driver = Reading<Driver>::none(result.driver.outcome(), wrong);
     }
   }
-  merge_cards(parts, has(wanted, Wanted::links), result);
+  merge_gpus(parts, has(wanted, Wanted::links), result);
   result.taken = std::chrono::steady_clock::now();
   return result;
 }
@@ -94,23 +94,23 @@ void shut_down() {
 }
 
 Link Snapshot::link(size_t a, size_t b) const {
-  const size_t place = a * cards.size() + b;
-  return a < cards.size() && b < cards.size() && place < links.size() ? links[place] : Link{};
+  const size_t place = a * gpus.size() + b;
+  return a < gpus.size() && b < gpus.size() && place < links.size() ? links[place] : Link{};
 }
 
-const Card* Snapshot::find(std::string_view uuid) const {
-  for (const Card& card : cards) {
-    if (card.uuid == uuid) return &card;
-    for (const Instance& instance : card.instances) {
-      if (instance.uuid == uuid) return &card;
+const Gpu* Snapshot::find(std::string_view uuid) const {
+  for (const Gpu& gpu : gpus) {
+    if (gpu.uuid == uuid) return &gpu;
+    for (const Instance& instance : gpu.instances) {
+      if (instance.uuid == uuid) return &gpu;
     }
   }
   return nullptr;
 }
 
 const Instance* Snapshot::find_instance(std::string_view uuid) const {
-  for (const Card& card : cards) {
-    for (const Instance& instance : card.instances) {
+  for (const Gpu& gpu : gpus) {
+    for (const Instance& instance : gpu.instances) {
       if (instance.uuid == uuid) return &instance;
     }
   }

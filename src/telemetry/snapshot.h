@@ -1,7 +1,7 @@
 // The GPUs of this machine at one moment, as plain data, for choosing, leases, `status` and `top`.
 //
 //   Snapshot now = snapshot(Wanted::memory | Wanted::power);
-//   for (const Card& card : now.cards) if (card.memory) ... card.memory->free ...
+//   for (const Gpu& gpu : now.gpus) if (gpu.memory) ... gpu.memory->free ...
 //
 // NVIDIA's GPUs are read by NVML, AMD's by AMD SMI. Each library is loaded with the first snapshot
 // (INNKEEPER_NVML and INNKEEPER_AMDSMI name other files). One is enough, and the other's absence is no
@@ -10,7 +10,7 @@
 // GPU's trouble never hides another GPU. No AMD GPU has been tried yet.
 //
 // The identity of a GPU or a MIG instance is its UUID: the text by which the vendor's runtime selects it (see
-// Card::uuid). Indices are valid within one snapshot only. GPUs are sorted by PCI bus id, which is CUDA's
+// Gpu::uuid). Indices are valid within one snapshot only. GPUs are sorted by PCI bus id, which is CUDA's
 // order with CUDA_DEVICE_ORDER=PCI_BUS_ID and not otherwise.
 //
 // The snapshot has all GPUs of the machine that this process may query, whatever CUDA_VISIBLE_DEVICES,
@@ -104,7 +104,7 @@ struct Instance {
 
 enum class Vendor : uint8_t { nvidia, amd };
 
-struct Card {
+struct Gpu {
   // Never empty. NVIDIA's form is "GPU-8f6c...", for CUDA_VISIBLE_DEVICES. AMD's is "GPU-" and 16 digits: the
   // unique id that the kernel's compute driver gives the GPU, for ROCR_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES
   // accepts it too). An AMD GPU without such an id cannot be named there. Its UUID is "GPU-XX-" and its bus
@@ -132,7 +132,7 @@ struct Card {
 
 // A GPU that exists but cannot be used: fallen off the bus, failing every query, or not permitted. It
 // is never leased.
-struct LostCard {
+struct LostGpu {
   int driver_index = 0;
   std::string uuid;    // May be empty.
   std::string bus_id;  // May be empty.
@@ -194,8 +194,8 @@ struct Absent {
 
 struct Snapshot {
   std::chrono::steady_clock::time_point taken;
-  std::vector<Card> cards;     // GPUs by PCI bus id; UUIDs are unique.
-  std::vector<LostCard> lost;  // Lost GPUs by vendor, then the driver's index.
+  std::vector<Gpu> gpus;      // GPUs by PCI bus id; UUIDs are unique.
+  std::vector<LostGpu> lost;  // Lost GPUs by vendor, then the driver's index.
   // The drivers of this machine. no_driver: no vendor has one; `trouble` gives the reason, and the text is
   // one line with the cure.
   Reading<Driver> driver;
@@ -204,14 +204,14 @@ struct Snapshot {
   // True: there is no driver, and the GPUs are the simulated ones of INNKEEPER_NODES.
   bool simulated = false;
 
-  // Returns the link between two indices in `cards`, in either order. Path::unknown without Wanted::links,
+  // Returns the link between two indices in `gpus`, in either order. Path::unknown without Wanted::links,
   // between a GPU and itself, and between two vendors' GPUs.
   Link link(size_t a, size_t b) const;
   // Returns the GPU with this UUID, or the one that has this instance; nullptr if there is none.
-  const Card* find(std::string_view uuid) const;
+  const Gpu* find(std::string_view uuid) const;
   const Instance* find_instance(std::string_view uuid) const;
 
-  std::vector<Link> links;  // cards.size() squared links, row by row; empty unless Wanted::links.
+  std::vector<Link> links;  // gpus.size() squared links, row by row; empty unless Wanted::links.
 };
 
 Snapshot snapshot(Wanted wanted);

@@ -24,10 +24,10 @@ std::optional<size_t> leading_index(std::string_view text) {
 
 // Returns the device that an entry naming this GPU makes visible. For a GPU with MIG on it is the first
 // instance: CUDA accepts no more.
-std::optional<std::string> usable(const Card& card) {
-  if (!card.mig) return card.uuid;
-  if (card.instances.empty()) return std::nullopt;
-  return card.instances.front().uuid;
+std::optional<std::string> usable(const Gpu& gpu) {
+  if (!gpu.mig) return gpu.uuid;
+  if (gpu.instances.empty()) return std::nullopt;
+  return gpu.instances.front().uuid;
 }
 
 // Device of one entry, or the reason for its absence.
@@ -37,24 +37,24 @@ struct Entry {
   bool lost = false;  // True: the entry counts, but its GPU is lost.
 };
 
-Entry of_card(const Card& card) {
-  const std::optional<std::string> uuid = usable(card);
-  return {uuid, uuid ? "" : "is a card with MIG on and no instance"};
+Entry of_gpu(const Gpu& gpu) {
+  const std::optional<std::string> uuid = usable(gpu);
+  return {uuid, uuid ? "" : "is a GPU with MIG on and no instance"};
 }
 
-Entry by_index(std::string_view text, const std::vector<const Card*>& places) {
+Entry by_index(std::string_view text, const std::vector<const Gpu*>& places) {
   const std::optional<size_t> index = leading_index(text);
   if (!index) return {std::nullopt, "is no index"};
   if (*index >= places.size()) {
     return {std::nullopt, is_beyond(places.size())};
   }
-  const Card* card = places[*index];
-  if (card == nullptr) return {std::nullopt, "is a card that is lost", true};
-  return of_card(*card);
+  const Gpu* gpu = places[*index];
+  if (gpu == nullptr) return {std::nullopt, "is a GPU that is lost", true};
+  return of_gpu(*gpu);
 }
 
 // Resolves MIG-GPU-<uuid>/<gi>/<ci>, the name of an instance before each had a UUID of its own.
-Entry by_place(std::string_view text, const Snapshot& cards) {
+Entry by_place(std::string_view text, const Snapshot& gpus) {
   const size_t slash = text.find('/');
   const std::string_view parent = text.substr(4, slash - 4);
   int ids[2] = {-1, -1};
@@ -70,53 +70,53 @@ Entry by_place(std::string_view text, const Snapshot& cards) {
     rest.remove_prefix(digits.size());
   }
   if (!rest.empty()) return {std::nullopt, "is not MIG-GPU-<uuid>/<gi>/<ci>"};
-  for (const Card& card : cards.cards) {
-    if (card.vendor != Vendor::nvidia || card.uuid != parent) continue;
-    for (const Instance& instance : card.instances) {
+  for (const Gpu& gpu : gpus.gpus) {
+    if (gpu.vendor != Vendor::nvidia || gpu.uuid != parent) continue;
+    for (const Instance& instance : gpu.instances) {
       if (instance.gpu_instance == ids[0] && instance.compute_instance == ids[1]) return {instance.uuid, ""};
     }
   }
   return {std::nullopt, "is not here"};
 }
 
-Entry by_uuid(std::string_view text, const Snapshot& cards) {
+Entry by_uuid(std::string_view text, const Snapshot& gpus) {
   // A complete name is that device, even if another name begins with it. The same holds for the text by which
   // older drivers name instances, which newer ones name otherwise.
-  if (cards.find_instance(text) != nullptr) return {std::string(text), ""};
-  if (starts_with(text, "MIG-GPU-") && text.find('/') != std::string_view::npos) return by_place(text, cards);
+  if (gpus.find_instance(text) != nullptr) return {std::string(text), ""};
+  if (starts_with(text, "MIG-GPU-") && text.find('/') != std::string_view::npos) return by_place(text, gpus);
   // "GPU-" alone would be the beginning of every UUID.
   if (text.size() <= 4 || !(starts_with(text, "GPU-") || starts_with(text, "MIG-"))) {
     return {std::nullopt, "is no UUID"};
   }
-  const Card* card = nullptr;
+  const Gpu* gpu = nullptr;
   const Instance* instance = nullptr;
   int matches = 0;
-  for (const Card* one : cards_of(Vendor::nvidia, cards)) {
-    if (one->uuid == text) return of_card(*one);
-    if (starts_with(one->uuid, text)) ++matches, card = one;
+  for (const Gpu* one : gpus_of(Vendor::nvidia, gpus)) {
+    if (one->uuid == text) return of_gpu(*one);
+    if (starts_with(one->uuid, text)) ++matches, gpu = one;
     for (const Instance& part : one->instances) {
       if (starts_with(part.uuid, text)) ++matches, instance = &part;
     }
   }
   if (matches == 0) return {std::nullopt, "is not here"};
   if (matches > 1) return {std::nullopt, "is the beginning of " + std::to_string(matches) + " UUIDs"};
-  return instance != nullptr ? Entry{instance->uuid, ""} : of_card(*card);
+  return instance != nullptr ? Entry{instance->uuid, ""} : of_gpu(*gpu);
 }
 
-bool order_is_known(std::string_view order, const std::vector<const Card*>& cards) {
+bool order_is_known(std::string_view order, const std::vector<const Gpu*>& gpus) {
   if (trimmed(order) == "PCI_BUS_ID") return true;
-  return std::all_of(cards.begin(), cards.end(), [&](const Card* card) {
-    return card->name == cards.front()->name && card->mig == cards.front()->mig;
+  return std::all_of(gpus.begin(), gpus.end(), [&](const Gpu* gpu) {
+    return gpu->name == gpus.front()->name && gpu->mig == gpus.front()->mig;
   });
 }
 
-Visible everything(const std::vector<const Card*>& cards, bool ordered) {
+Visible everything(const std::vector<const Gpu*>& gpus, bool ordered) {
   Visible all;
   all.ordered = ordered;
-  for (const Card* card : cards) {
-    if (!card->mig) all.uuids.push_back(card->uuid);
-    for (const Instance& instance : card->instances) all.uuids.push_back(instance.uuid);
-    all.ordered = all.ordered && !card->mig;  // CUDA shows fewer than all instances.
+  for (const Gpu* gpu : gpus) {
+    if (!gpu->mig) all.uuids.push_back(gpu->uuid);
+    for (const Instance& instance : gpu->instances) all.uuids.push_back(instance.uuid);
+    all.ordered = all.ordered && !gpu->mig;  // CUDA shows fewer than all instances.
   }
   return all;
 }
@@ -134,8 +134,8 @@ std::string listed(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Visible resolve_visible(std::optional<std::string_view> list, std::string_view order, const Snapshot& cards) {
-  const std::vector<const Card*> own = cards_of(Vendor::nvidia, cards);
+Visible resolve_visible(std::optional<std::string_view> list, std::string_view order, const Snapshot& gpus) {
+  const std::vector<const Gpu*> own = gpus_of(Vendor::nvidia, gpus);
   const bool ordered = order_is_known(order, own);
   if (!list) return everything(own, ordered);
   Visible visible;
@@ -147,15 +147,15 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
   if (indices && !ordered && leading_index(first)) {
     visible.unclear = true;
     visible.note = "CUDA_VISIBLE_DEVICES=" + in_quotes(*list, kMost) +
-                   ": cards of several models are here, and only CUDA knows their order: set "
+                   ": GPUs of several models are here, and only CUDA knows their order: set "
                    "CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs";
     return visible;
   }
-  const std::vector<const Card*> places = places_of(Vendor::nvidia, cards);
+  const std::vector<const Gpu*> places = places_of(Vendor::nvidia, gpus);
   for (;;) {
     const size_t comma = rest.find(',');
     const std::string_view text = trimmed(rest.substr(0, comma));
-    Entry entry = indices ? by_index(text, places) : by_uuid(text, cards);
+    Entry entry = indices ? by_index(text, places) : by_uuid(text, gpus);
     if (entry.lost) {
       visible.note = "CUDA_VISIBLE_DEVICES: " + in_quotes(text, kMost) + " " + entry.why;
       visible.ordered = false;
@@ -165,7 +165,7 @@ Visible resolve_visible(std::optional<std::string_view> list, std::string_view o
     } else if (std::find(visible.uuids.begin(), visible.uuids.end(), *entry.uuid) != visible.uuids.end()) {
       visible.uuids.clear();
       visible.note = "CUDA_VISIBLE_DEVICES: " + in_quotes(text, kMost) +
-                     " stands there twice, so CUDA sees no card at all";
+                     " stands there twice, so CUDA sees no GPU at all";
       return visible;
     } else {
       visible.uuids.push_back(std::move(*entry.uuid));
@@ -207,19 +207,19 @@ void set_own_variables(const Variables& variables) {
   }
 }
 
-Visible visible_from_environment(const Snapshot& cards) { return visible_with(own_variables(), cards); }
+Visible visible_from_environment(const Snapshot& gpus) { return visible_with(own_variables(), gpus); }
 
-Visible visible_with(const Variables& variables, const Snapshot& cards) {
-  Visible visible = resolve_visible(variables.cuda, variables.order.value_or(""), cards);
-  const std::vector<const Card*> amd = cards_of(Vendor::amd, cards);
+Visible visible_with(const Variables& variables, const Snapshot& gpus) {
+  Visible visible = resolve_visible(variables.cuda, variables.order.value_or(""), gpus);
+  const std::vector<const Gpu*> amd = gpus_of(Vendor::amd, gpus);
   if (amd.empty()) return visible;
   AmdLists lists{variables.rocr, variables.hip, std::nullopt};
-  const bool alone = amd.size() == cards.cards.size() && places_of(Vendor::nvidia, cards).empty();
+  const bool alone = amd.size() == gpus.gpus.size() && places_of(Vendor::nvidia, gpus).empty();
   if (alone) {
     lists.cuda = variables.cuda;
-    return resolve_visible_amd(lists, cards);
+    return resolve_visible_amd(lists, gpus);
   }
-  Visible other = resolve_visible_amd(lists, cards);
+  Visible other = resolve_visible_amd(lists, gpus);
   visible.restricted = visible.restricted || other.restricted;
   visible.ordered = visible.ordered && other.ordered;
   visible.unclear = visible.unclear || other.unclear;
@@ -228,13 +228,13 @@ Visible visible_with(const Variables& variables, const Snapshot& cards) {
   return visible;
 }
 
-Chosen by_vendor(const std::vector<std::string>& uuids, const Snapshot& cards) {
+Chosen by_vendor(const std::vector<std::string>& uuids, const Snapshot& gpus) {
   Chosen chosen;
   for (const std::string& uuid : uuids) {
-    const Card* card = cards.find(uuid);
-    (card != nullptr && card->vendor == Vendor::amd ? chosen.amd : chosen.nvidia).push_back(uuid);
+    const Gpu* gpu = gpus.find(uuid);
+    (gpu != nullptr && gpu->vendor == Vendor::amd ? chosen.amd : chosen.nvidia).push_back(uuid);
   }
-  chosen.both_here = !cards_of(Vendor::nvidia, cards).empty() && !cards_of(Vendor::amd, cards).empty();
+  chosen.both_here = !gpus_of(Vendor::nvidia, gpus).empty() && !gpus_of(Vendor::amd, gpus).empty();
   return chosen;
 }
 

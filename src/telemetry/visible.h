@@ -77,7 +77,7 @@ struct Visible {
 
 // Resolves NVIDIA's GPUs. `list`: none if the variable is not set. `order`: CUDA_DEVICE_ORDER,
 // empty if not set.
-Visible resolve_visible(std::optional<std::string_view> list, std::string_view order, const Snapshot& cards);
+Visible resolve_visible(std::optional<std::string_view> list, std::string_view order, const Snapshot& gpus);
 
 // Values of the variables; none: not set.
 struct AmdLists {
@@ -87,7 +87,7 @@ struct AmdLists {
 };
 
 // Resolves AMD's GPUs.
-Visible resolve_visible_amd(const AmdLists& lists, const Snapshot& cards);
+Visible resolve_visible_amd(const AmdLists& lists, const Snapshot& gpus);
 
 // The variables of this process or of a program to start; none: not set.
 struct Variables {
@@ -107,8 +107,8 @@ Variables own_variables();
 void set_own_variables(const Variables& variables);
 
 // Resolves NVIDIA's GPUs, then AMD's.
-Visible visible_with(const Variables& variables, const Snapshot& cards);
-Visible visible_from_environment(const Snapshot& cards);
+Visible visible_with(const Variables& variables, const Snapshot& gpus);
+Visible visible_from_environment(const Snapshot& gpus);
 
 // GPUs to show to a program, by vendor, in the order of CUDA's and HIP's ordinals.
 struct Chosen {
@@ -116,7 +116,7 @@ struct Chosen {
   std::vector<std::string> amd;
   bool both_here = false;  // True: the machine has GPUs of both vendors.
 };
-Chosen by_vendor(const std::vector<std::string>& uuids, const Snapshot& cards);
+Chosen by_vendor(const std::vector<std::string>& uuids, const Snapshot& gpus);
 // Changes the variables so that a program sees only these GPUs, and none of the other vendor's, which it was
 // not given. If `chosen` is empty, it sees none.
 Variables showing(const Chosen& chosen, Variables variables);

@@ -12,15 +12,15 @@ namespace innkeeper::telemetry {
 namespace {
 
 // GPUs in the runtime's order; nullptr: a lost GPU.
-using Places = std::vector<const Card*>;
+using Places = std::vector<const Gpu*>;
 
-Places places_by_node(const Snapshot& cards) {
-  Places places = places_of(Vendor::amd, cards);
+Places places_by_node(const Snapshot& gpus) {
+  Places places = places_of(Vendor::amd, gpus);
   const bool known =
-      std::all_of(places.begin(), places.end(), [](const Card* card) { return card && card->kfd_node >= 0; });
+      std::all_of(places.begin(), places.end(), [](const Gpu* gpu) { return gpu && gpu->kfd_node >= 0; });
   if (known) {
     std::stable_sort(places.begin(), places.end(),
-                     [](const Card* a, const Card* b) { return a->kfd_node < b->kfd_node; });
+                     [](const Gpu* a, const Gpu* b) { return a->kfd_node < b->kfd_node; });
   }
   return places;
 }
@@ -31,8 +31,8 @@ std::string in_small_letters(std::string_view text) {
   return result;
 }
 
-bool is_named(const Card* card, std::string_view beginning) {
-  return card != nullptr && starts_with(in_small_letters(card->uuid), beginning);
+bool is_named(const Gpu* gpu, std::string_view beginning) {
+  return gpu != nullptr && starts_with(in_small_letters(gpu->uuid), beginning);
 }
 
 // Place of one entry, or the reason for its absence.
@@ -48,7 +48,7 @@ AmdEntry rocr_entry(const std::string& text, const Places& places) {
     constexpr size_t kLeast = 5, kMost = 20;
     if (text.size() < kLeast || text.size() > kMost) return {std::nullopt, "is no UUID"};
     const std::string beginning = in_small_letters(text);
-    const auto fits = [&](const Card* card) { return is_named(card, beginning); };
+    const auto fits = [&](const Gpu* gpu) { return is_named(gpu, beginning); };
     const auto matches = std::count_if(places.begin(), places.end(), fits);
     if (matches == 0) return {std::nullopt, "is not here"};
     if (matches > 1) return {std::nullopt, "is the beginning of " + std::to_string(matches) + " UUIDs"};
@@ -65,7 +65,7 @@ AmdEntry rocr_entry(const std::string& text, const Places& places) {
 // Resolves `text` as an entry of HIP's list.
 AmdEntry hip_entry(std::string_view text, const Places& places) {
   if (starts_with(text, "GPU-")) {
-    const auto fits = [&](const Card* card) { return card != nullptr && starts_with(card->uuid, text); };
+    const auto fits = [&](const Gpu* gpu) { return gpu != nullptr && starts_with(gpu->uuid, text); };
     const auto found = std::find_if(places.begin(), places.end(), fits);
     if (found == places.end()) return {std::nullopt, "is not here"};
     return {static_cast<size_t>(found - places.begin()), ""};
@@ -124,21 +124,21 @@ Places left_by_hip(const char* variable, std::string_view list, const Places& pl
 
 }  // namespace
 
-Visible resolve_visible_amd(const AmdLists& lists, const Snapshot& cards) {
+Visible resolve_visible_amd(const AmdLists& lists, const Snapshot& gpus) {
   Visible visible;
   visible.restricted = lists.rocr || lists.hip || lists.cuda;
-  Places places = places_by_node(cards);
+  Places places = places_by_node(gpus);
   if (lists.rocr) places = left_by_rocr(*lists.rocr, places, visible.note);
   if (lists.hip)
     places = left_by_hip("HIP_VISIBLE_DEVICES", *lists.hip, places, visible.note);
   else if (lists.cuda)
     places = left_by_hip("CUDA_VISIBLE_DEVICES", *lists.cuda, places, visible.note);
-  for (const Card* card : places) {
-    if (card != nullptr) {
-      visible.uuids.push_back(card->uuid);
+  for (const Gpu* gpu : places) {
+    if (gpu != nullptr) {
+      visible.uuids.push_back(gpu->uuid);
     } else if (visible.restricted) {
       visible.ordered = false;
-      visible.note += std::string(visible.note.empty() ? "" : "; ") + "a card that was given is lost";
+      visible.note += std::string(visible.note.empty() ? "" : "; ") + "a GPU that was given is lost";
     }
   }
   return visible;

@@ -33,23 +33,23 @@ inline std::string ends_there(std::string_view variable, std::string_view entry,
 }
 
 inline std::string is_beyond(size_t count) {
-  return "is beyond the " + std::to_string(count) + " cards that are here";
+  return "is beyond the " + std::to_string(count) + " GPUs that are here";
 }
 
-inline std::vector<const Card*> cards_of(Vendor vendor, const Snapshot& now) {
-  std::vector<const Card*> cards;
-  for (const Card& card : now.cards) {
-    if (card.vendor == vendor) cards.push_back(&card);
+inline std::vector<const Gpu*> gpus_of(Vendor vendor, const Snapshot& now) {
+  std::vector<const Gpu*> gpus;
+  for (const Gpu& gpu : now.gpus) {
+    if (gpu.vendor == vendor) gpus.push_back(&gpu);
   }
-  return cards;
+  return gpus;
 }
 
 // Returns the GPUs that an index counts: the vendor's GPUs by bus id, with nullptr in the
 // places of lost ones.
-inline std::vector<const Card*> places_of(Vendor vendor, const Snapshot& now) {
-  std::vector<std::pair<std::string_view, const Card*>> places;
-  for (const Card* card : cards_of(vendor, now)) places.emplace_back(card->bus_id, card);
-  for (const LostCard& lost : now.lost) {
+inline std::vector<const Gpu*> places_of(Vendor vendor, const Snapshot& now) {
+  std::vector<std::pair<std::string_view, const Gpu*>> places;
+  for (const Gpu* gpu : gpus_of(vendor, now)) places.emplace_back(gpu->bus_id, gpu);
+  for (const LostGpu& lost : now.lost) {
     if (lost.forbidden || lost.vendor != vendor) continue;
     auto place = places.begin() + std::min<std::ptrdiff_t>(lost.driver_index, std::ssize(places));
     if (!lost.bus_id.empty()) {
@@ -59,8 +59,8 @@ inline std::vector<const Card*> places_of(Vendor vendor, const Snapshot& now) {
     }
     places.emplace(place, lost.bus_id, nullptr);
   }
-  std::vector<const Card*> result;
-  for (const auto& [bus_id, card] : places) result.push_back(card);
+  std::vector<const Gpu*> result;
+  for (const auto& [bus_id, gpu] : places) result.push_back(gpu);
   return result;
 }
 

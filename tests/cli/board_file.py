@@ -18,14 +18,14 @@ def fnv1a(text: bytes) -> int:
 class Board:
     """Files as publishers leave them; each is locked until it is closed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.files: list[int] = []
 
     def add(self, pid: int, command: str, nodes: str, pidns: int | None = None) -> None:
         namespace = Path("/proc/self/ns/pid").stat().st_ino if pidns is None else pidns
         body = f"pid={pid}\npidns={namespace}\ncommand={command}\n{nodes}".encode()
-        path = self.folder / f"r{len(self.files):016x}"
+        path = self.directory / f"r{len(self.files):016x}"
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         self.files.append(fd)
         os.write(fd, f"innkeeper-board 1 {len(body)} {fnv1a(body):016x}\n".encode() + body)

@@ -24,10 +24,10 @@ def test_calibrate_measures_and_keeps_its_figures(machine: Machine, tmp_path: Pa
     host, disk = figures["host"], figures["disk"]
     assert host["threads"] == len(os.sched_getaffinity(0))
     assert 1e5 < host["copy_one_thread"] < 1e13 and 1e5 < host["copy_all_threads"] < 1e13
-    assert disk["folder"] == str(tmp_path.resolve()) and isinstance(disk["direct"], bool)
+    assert disk["directory"] == str(tmp_path.resolve()) and isinstance(disk["direct"], bool)
     assert 1e3 < disk["write"] < 1e12 and 1e3 < disk["read"] < 1e12 and 0 < disk["latency_seconds"] < 5
     assert list(tmp_path.iterdir()) == []  # The program leaves nothing on the disk.
-    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
+    kept = machine.directory / "cache" / "innkeeper" / "calibration.json"
     assert json.loads(kept.read_text()) | {"gpus": []} == figures
     assert calibrated(machine, "--show") == figures
     assert "GB/s" in machine.ok("calibrate", "--show")
@@ -39,7 +39,7 @@ def test_calibrate_measures_and_keeps_its_figures(machine: Machine, tmp_path: Pa
         (("--size", "1B"), 64),
         (("--size", "much"), 64),
         (("--size", "100T"), 64),
-        (("--disk", "/no/such/folder"), 73),
+        (("--disk", "/no/such/directory"), 73),
         (("--show",), 73),
     ],
 )
@@ -52,7 +52,7 @@ def test_calibrate_refuses(machine: Machine, words: tuple[str, ...], code: int):
     "text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1}', '{"schema": 1, "host": 3, "disk": {}}']
 )
 def test_figures_that_are_none(machine: Machine, text: str):
-    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
+    kept = machine.directory / "cache" / "innkeeper" / "calibration.json"
     kept.parent.mkdir(parents=True)
     kept.write_text(text)
     done = machine.run("calibrate", "--show")
@@ -66,7 +66,7 @@ def put_rates(machine: Machine, name: str, **changes: str) -> Path:
         "link": "6.3e10", "time": "1700000000", "shared": "no", "slowed": "no", "precision": "bf16",
         "flops": "6.5e14", "bytes": "3e12", "in": "5.5e10", "out": "0",
     }  # fmt: skip
-    file = machine.folder / "cache" / "innkeeper" / "gpus" / f"{name}.rates"
+    file = machine.directory / "cache" / "innkeeper" / "gpus" / f"{name}.rates"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{key}: {value}\n" for key, value in (rates | changes).items()))
     return file
@@ -97,7 +97,7 @@ def links(machine: Machine, **env: str) -> dict:  # type: ignore[type-arg]
         "LD_LIBRARY_PATH": str(FAKE.parent),
         "INNKEEPER_FAKE_CUDA": f"{uuid(1)},{uuid(0)}",  # An order that differs from the library's.
     }
-    words = ("calibrate", "--json", "--size", "16MiB", "--disk", str(machine.folder), "--python", "true")
+    words = ("calibrate", "--json", "--size", "16MiB", "--disk", str(machine.directory), "--python", "true")
     figures = json.loads(machine.ok(*words, env=driver | env))
     assert not any(lease["job"] == "calibrate" for lease in machine.held())
     return figures
@@ -116,7 +116,7 @@ def seen(rate: float) -> object:
     return pytest.approx(size / (LATENCY + size / rate), rel=1e-3)
 
 
-def test_links_to_the_host_and_between_cards(machine: Machine):
+def test_links_to_the_host_and_between_gpus(machine: Machine):
     figures = links(machine, INNKEEPER_FAKE_CUDA_PEERS="1")
     assert figures["links_left_out"] == []
     assert rates(figures) == {
@@ -133,7 +133,7 @@ def test_links_to_the_host_and_between_cards(machine: Machine):
     assert f"link         {HOST} to {uuid(0)}: " in text and "latency 10 us\n" in text
 
 
-def test_cards_that_do_not_reach_each_other(machine: Machine):
+def test_gpus_that_do_not_reach_each_other(machine: Machine):
     figures = links(machine)
     assert rates(figures)[uuid(0), uuid(1)] == seen(BY_HOST)
     between = [link for link in figures["links"] if HOST not in (link["from"], link["to"])]
@@ -141,7 +141,7 @@ def test_cards_that_do_not_reach_each_other(machine: Machine):
     assert "(by way of the host)" in machine.ok("calibrate", "--show")
 
 
-def test_a_card_that_is_leased_whole_is_left_alone(machine: Machine):
+def test_a_gpu_that_is_leased_whole_is_left_alone(machine: Machine):
     machine.start("run", "--", "sleep", "60")  # GPU 0
     wait_until(lambda: len(machine.held()) == 1)
     figures = links(machine)
@@ -151,13 +151,13 @@ def test_a_card_that_is_leased_whole_is_left_alone(machine: Machine):
     assert f"not measured {why}" in machine.ok("calibrate", "--show")
 
 
-def test_only_cards_that_were_given_are_measured(machine: Machine):
+def test_only_gpus_that_were_given_are_measured(machine: Machine):
     figures = links(machine, CUDA_VISIBLE_DEVICES="1", CUDA_DEVICE_ORDER="PCI_BUS_ID")
     assert set(rates(figures)) == {(HOST, uuid(1)), (uuid(1), HOST)}
     assert figures["links_left_out"] == []
 
 
-def test_a_card_that_cuda_does_not_show(machine: Machine):
+def test_a_gpu_that_cuda_does_not_show(machine: Machine):
     figures = links(machine, INNKEEPER_FAKE_CUDA=uuid(0))
     assert set(rates(figures)) == {(HOST, uuid(0)), (uuid(0), HOST)}
     assert figures["links_left_out"] == [f"{uuid(1)}: CUDA does not show it to this process"]
@@ -193,13 +193,13 @@ def test_a_driver_that_fails_costs_the_links_alone(machine: Machine, function: s
 
 def test_no_gpu_and_no_cuda_driver(machine: Machine):
     machine.set("driver 550.54.15\n")
-    figures = calibrated(machine, "--size", "16MiB", "--disk", str(machine.folder))
+    figures = calibrated(machine, "--size", "16MiB", "--disk", str(machine.directory))
     assert figures["links"] == [] and figures["links_left_out"] == ["no GPU: the driver sees none"]
 
 
 def test_figures_that_were_kept_without_links_are_shown(machine: Machine):
-    calibrated(machine, "--size", "16MiB", "--disk", str(machine.folder))
-    kept = machine.folder / "cache" / "innkeeper" / "calibration.json"
+    calibrated(machine, "--size", "16MiB", "--disk", str(machine.directory))
+    kept = machine.directory / "cache" / "innkeeper" / "calibration.json"
     figures = json.loads(kept.read_text())
     del figures["links"], figures["links_left_out"]
     kept.write_text(json.dumps(figures))
@@ -208,29 +208,29 @@ def test_figures_that_were_kept_without_links_are_shown(machine: Machine):
 
 def python(machine: Machine, *lines: str) -> str:
     """A program that stands in for Python when the program measures GPUs."""
-    file = machine.folder / "python"
+    file = machine.directory / "python"
     file.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
     file.chmod(0o755)
     return str(file)
 
 
 def calibrated_by(machine: Machine, program: str) -> dict:  # type: ignore[type-arg]
-    words = ("--size", "16MiB", "--disk", str(machine.folder), "--python", program)
+    words = ("--size", "16MiB", "--disk", str(machine.directory), "--python", program)
     return calibrated(machine, *words)
 
 
 def test_pytorch_measures_the_gpus_that_are_leased(machine: Machine):
     kept = put_rates(machine, uuid(0))
-    new = machine.folder / "new"
+    new = machine.directory / "new"
     kept.rename(new)
     program = python(
         machine,
-        f'echo "$CUDA_VISIBLE_DEVICES" "$@" "${{INNKEEPER_NODES-none}}" > {machine.folder}/asked',
+        f'echo "$CUDA_VISIBLE_DEVICES" "$@" "${{INNKEEPER_NODES-none}}" > {machine.directory}/asked',
         f"cp {new} {kept}",
     )
     figures = calibrated_by(machine, program)
     assert figures["gpus_left_out"] == [] and [gpu["uuid"] for gpu in figures["gpus"]] == [uuid(0)]
-    asked = (machine.folder / "asked").read_text().split()
+    asked = (machine.directory / "asked").read_text().split()
     assert asked == [f"{uuid(0)},{uuid(1)}", "-m", "innkeeper.measure_gpus", "none"]
     assert f"GPU          {uuid(0)}: 650 TFLOP/s bf16" in machine.ok("calibrate", "--show")
 
@@ -275,9 +275,9 @@ def test_a_python_that_is_odd_has_measured(machine: Machine, lines: list[str]):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_it_does_not_measure_on_without_its_lease(machine: Machine, number: signal.Signals):
-    child = machine.folder / "child"
+    child = machine.directory / "child"
     program = python(machine, f"echo $$ > {child}.draft", f"mv {child}.draft {child}", "exec sleep 120")
-    words = ("calibrate", "--size", "16MiB", "--disk", str(machine.folder), "--python", program)
+    words = ("calibrate", "--size", "16MiB", "--disk", str(machine.directory), "--python", program)
     with machine.start(*words) as running:
         wait_until(child.exists)
         running.send_signal(number)

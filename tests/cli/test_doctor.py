@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
-from innkeeper_program import Machine, cards, uuid, wait_until
+from innkeeper_program import Machine, gpus, uuid, wait_until
 from repository import ROOT
 
-MIXED = cards(2, {1: "  name NVIDIA L4\n"})
+MIXED = gpus(2, {1: "  name NVIDIA L4\n"})
 
 
 def findings(machine: Machine, code: int, **env: str) -> dict[str, dict]:  # type: ignore[type-arg]
@@ -31,28 +31,28 @@ def findings(machine: Machine, code: int, **env: str) -> dict[str, dict]:  # typ
 def test_a_good_machine_has_no_trouble(machine: Machine):
     found = findings(machine, 0)
     assert all(finding["grade"] != "trouble" for finding in found.values())
-    assert {"driver", "persistence", "cards", "lease-folder", "foreign", "device-order"} <= set(found)
+    assert {"driver", "persistence", "gpus", "lease-directory", "foreign", "device-order"} <= set(found)
 
 
 TROUBLES = [
     ("driver", "error nvmlInit_v2 18\n", {}, "restart the machine"),
     ("driver", "error nvmlInit_v2 9\n", {}, "modprobe"),
     ("driver", "error nvmlInit_v2 4\n", {}, "/dev/nvidia"),
-    ("driver", cards(1), {"INNKEEPER_NVML": "/nowhere/x.so"}, "driver"),
-    ("persistence", "slow nvmlInit_v2 1200\n" + cards(1), {}, "persistenced"),
-    ("cards", "driver 550.54.15\n", {}, "lspci"),
-    ("lost-card", cards(2, {1: "  lost\n"}), {}, "gpu-reset"),
-    ("mig", cards(1, {0: "  mig 7\n"}), {}, "nvidia-smi mig"),
+    ("driver", gpus(1), {"INNKEEPER_NVML": "/nowhere/x.so"}, "driver"),
+    ("persistence", "slow nvmlInit_v2 1200\n" + gpus(1), {}, "persistenced"),
+    ("gpus", "driver 550.54.15\n", {}, "lspci"),
+    ("lost-gpu", gpus(2, {1: "  lost\n"}), {}, "gpu-reset"),
+    ("mig", gpus(1, {0: "  mig 7\n"}), {}, "nvidia-smi mig"),
     (
         "memory",
-        "card GPU-1000aaaa\n  bus 00000000:11:00.0\n  error nvmlDeviceGetMemoryInfo 999\n",
+        "gpu GPU-1000aaaa\n  bus 00000000:11:00.0\n  error nvmlDeviceGetMemoryInfo 999\n",
         {},
         "whole",
     ),
     ("device-order", MIXED, {}, "CUDA_DEVICE_ORDER=PCI_BUS_ID"),
-    ("visible", cards(2), {"CUDA_VISIBLE_DEVICES": "0,7"}, "innkeeper pick"),
-    ("visible", cards(2), {"CUDA_VISIBLE_DEVICES": ""}, "innkeeper pick"),
-    ("outer-lease", cards(1), {"INNKEEPER_LEASE": "0123456789abcdef"}, "unset INNKEEPER_LEASE"),
+    ("visible", gpus(2), {"CUDA_VISIBLE_DEVICES": "0,7"}, "innkeeper pick"),
+    ("visible", gpus(2), {"CUDA_VISIBLE_DEVICES": ""}, "innkeeper pick"),
+    ("outer-lease", gpus(1), {"INNKEEPER_LEASE": "0123456789abcdef"}, "unset INNKEEPER_LEASE"),
 ]
 
 
@@ -67,8 +67,8 @@ def test_trouble_is_named_with_its_cure(
     assert found[name]["grade"] == "trouble" and cure in found[name]["cure"], found[name]
 
 
-def test_a_card_without_memory_of_its_own_is_told(machine: Machine):
-    machine.set("card GPU-1000aaaa\n  name NVIDIA GB10\n  bus 00000000:11:00.0\n")
+def test_a_gpu_without_memory_of_its_own_is_told(machine: Machine):
+    machine.set("gpu GPU-1000aaaa\n  name NVIDIA GB10\n  bus 00000000:11:00.0\n")
     hint = findings(machine, 0)["one-memory"]
     assert hint["grade"] == "hint" and "shares the host's memory" in hint["what"] and "disk:" in hint["cure"]
 
@@ -78,25 +78,25 @@ def test_the_order_is_no_trouble_once_it_is_set(machine: Machine):
     findings(machine, 0, CUDA_DEVICE_ORDER="PCI_BUS_ID")
 
 
-def test_foreign_memory_on_a_leased_card(machine: Machine):
+def test_foreign_memory_on_a_leased_gpu(machine: Machine):
     machine.start("run", "--mem", "1G", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 1)
-    machine.set(cards(2, {0: f"  memory 139G 512M 5G\n  process {os.getpid()} 5G\n"}))
+    machine.set(gpus(2, {0: f"  memory 139G 512M 5G\n  process {os.getpid()} 5G\n"}))
     found = findings(machine, 1)["foreign"]
     assert found["grade"] == "trouble" and "5.0 GiB" in found["what"] and str(os.getpid()) in found["what"]
 
 
-def test_a_folder_that_cannot_be_used(machine: Machine):
+def test_a_directory_that_cannot_be_used(machine: Machine):
     machine.leases.write_text("a file")
     found = findings(machine, 1)
-    assert found["lease-folder"]["grade"] == "trouble"
+    assert found["lease-directory"]["grade"] == "trouble"
     assert "foreign" not in found  # Without knowledge of leases doctor reports nothing good of them.
 
 
-def test_a_folder_where_all_may_remove_all(machine: Machine):
+def test_a_directory_where_all_may_remove_all(machine: Machine):
     machine.ok("pick")
     machine.leases.chmod(0o777)
-    found = findings(machine, 1)["lease-folder"]
+    found = findings(machine, 1)["lease-directory"]
     assert "chmod +t" in found["what"]
 
 
@@ -117,7 +117,7 @@ def test_a_lock_that_cannot_be_opened(machine: Machine):
 
 
 def test_an_mps_daemon_gives_other_numbers(machine: Machine):
-    pipes = machine.folder / "mps"
+    pipes = machine.directory / "mps"
     pipes.mkdir()
     env = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes), "CUDA_VISIBLE_DEVICES": "1"}
     assert "mps" not in findings(machine, 0, **env)
@@ -127,12 +127,12 @@ def test_an_mps_daemon_gives_other_numbers(machine: Machine):
     assert "mps" not in findings(machine, 0, **(env | {"CUDA_VISIBLE_DEVICES": uuid(1)}))
 
 
-def test_a_container_that_does_not_share_the_folder(machine: Machine, tmp_path: Path):
+def test_a_container_that_does_not_share_the_directory(machine: Machine, tmp_path: Path):
     """test_namespaces.py tries mounted directories."""
-    for folder in (machine.folder, tmp_path):
-        if folder.stat().st_dev != Path("/").stat().st_dev:
+    for directory in (machine.directory, tmp_path):
+        if directory.stat().st_dev != Path("/").stat().st_dev:
             continue
-        leases = folder / "leases"
+        leases = directory / "leases"
         found = findings(machine, 1, container="docker", INNKEEPER_LEASE_DIR=str(leases))
         assert f"-v {leases}:{leases}" in found["container"]["cure"]
 
@@ -164,14 +164,14 @@ def test_as_text_the_cure_stands_below(machine: Machine):
     assert lines[at + 1].strip().startswith("cure: ")
 
 
-def test_cards_are_named_by_uuid_in_findings(machine: Machine):
-    machine.set(cards(2, {1: "  mig 7\n"}))
+def test_gpus_are_named_by_uuid_in_findings(machine: Machine):
+    machine.set(gpus(2, {1: "  mig 7\n"}))
     assert uuid(1) in findings(machine, 1)["mig"]["what"]
 
 
 def test_which_libraries_are_adapted_is_told(machine: Machine):
-    folder = ROOT / "python/innkeeper/integrations"
-    names = sorted(path.stem for path in folder.glob("*.py") if "\nAFTER" in path.read_text())
+    directory = ROOT / "python/innkeeper/integrations"
+    names = sorted(path.stem for path in directory.glob("*.py") if "\nAFTER" in path.read_text())
     told = findings(machine, 0)["libraries"]
     assert told["grade"] == "good" and told["what"] == "adapters for " + ", ".join(names)
     told = findings(machine, 0, INNKEEPER_LIBRARIES="off")["libraries"]

@@ -7,7 +7,7 @@ import sys
 import unicodedata
 
 import pytest
-from innkeeper_program import Machine, cards, wait_until
+from innkeeper_program import Machine, gpus, wait_until
 from processes import StartProgram
 
 HOLDER = r"""
@@ -70,7 +70,7 @@ def test_letters_stay(machine: Machine):
     """Letters of every script stay, if the terminal has them, in columns of their width."""
     job = machine.start("run", "--mem", "1G", "--", "sh", "-c", "sleep 60; : größer 訓練 \u202e\033[2J")
     wait_until(lambda: len(machine.held()) == 1)
-    machine.set(cards(1, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))
+    machine.set(gpus(1, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))
     for words in (["status"], ["lease", "list"]):
         text = machine.ok(*words)
         assert "größer 訓練 \\u202e\\x1b[2J" in text

@@ -278,7 +278,7 @@ def test_a_stop_right_after_a_continue_holds(machine: Machine, terminal: Termina
 
 
 def test_a_terminals_keys_and_job_control(machine: Machine, terminal: Terminal):
-    script = machine.folder / "reader.py"
+    script = machine.directory / "reader.py"
     script.write_text(READER)
     terminal.type(f"innkeeper run -- {sys.executable} {script}\n")
     terminal.expect("ready")
@@ -328,7 +328,7 @@ def test_an_interrupt_ends_a_shells_loop(terminal: Terminal):
 
 def test_what_is_open_is_the_commands_alone(machine: Machine):
     """The process that keeps the lease holds open neither a pipe's end nor a lock."""
-    lock = machine.folder / "lock"
+    lock = machine.directory / "lock"
     script = f"exec 9>{lock}; flock 9; {PROGRAM} run -- sh -c 'sleep 60 >/dev/null 2>&1 9>&- & echo $!'"
     worker = int(machine.command("bash", "-c", script, timeout=20).stdout)
     assert len(machine.held()) == 1

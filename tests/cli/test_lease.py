@@ -91,9 +91,9 @@ def test_release_of_what_is_not_there(machine: Machine):
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_somebody_elses_lease_cannot_be_released(machine: Machine):
     identity = machine.ok("lease", "hold", "--for", "60s", "--background").split()[0]
-    machine.folder.chmod(0o755)
+    machine.directory.chmod(0o755)
     if machine.command("test", "-x", PROGRAM, user=65534).returncode != 0:
-        pytest.skip("the build folder is not open to other users")
+        pytest.skip("the build directory is not open to other users")
     done = machine.command(PROGRAM, "lease", "release", identity, user=65534)
     assert done.returncode == 77 and "root" in done.stderr, done.stderr
     assert len(machine.held()) == 1

@@ -16,9 +16,9 @@ MACHINE = (
     "echo alice:x:12345:12345::/: >> /etc/passwd; chmod 0755 /run/lock; mkdir -p /run/systemd/sessions\n"
 )
 # The directory is another user's, so that the logout leaves it and its lock.
-FOLDER = f"{THIRD} innkeeper pick > /dev/null 2>&1"
+DIRECTORY = f"{THIRD} innkeeper pick > /dev/null 2>&1"
 # Alice's command has a lease there.
-RUNNING = f"{FOLDER}; {OTHER} innkeeper run -- sleep 60 & sleep 0.5"
+RUNNING = f"{DIRECTORY}; {OTHER} innkeeper run -- sleep 60 & sleep 0.5"
 # Prints 1: another user is granted nothing.
 REFUSED = f"{THIRD} innkeeper pick 2>&1 | grep -c 'asked for'"
 # Removes files as systemd-logind does (clean_ipc_by_uid).
@@ -62,7 +62,7 @@ def test_where_others_have_its_gpus_it_is_said(sandbox: Sandbox) -> None:
 
 
 @needs_root
-def test_the_folders_owner_releases_none_of_others(sandbox: Sandbox) -> None:
+def test_the_directories_owner_releases_none_of_others(sandbox: Sandbox) -> None:
     """The other user could remove it, and its holder would take that for a logout."""
     said = sandbox(
         f"""{MACHINE}
@@ -98,7 +98,7 @@ def test_where_the_keeper_is_killed_run_does_it(sandbox: Sandbox, first: str) ->
     }[first]
     said = sandbox(
         f"""{MACHINE}
-        {FOLDER}
+        {DIRECTORY}
         {OTHER} innkeeper run -- sleep 60 & run=$!; sleep 0.5
         {steps}; sleep 2.5
         {REFUSED}; kill $run; wait $run || true
@@ -112,7 +112,7 @@ def test_where_the_keeper_is_killed_run_does_it(sandbox: Sandbox, first: str) ->
 def test_where_the_supervisor_is_killed_the_job_keeps_it(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
-        {FOLDER}; mkdir -m 777 /run/home; export HOME=/run/home
+        {DIRECTORY}; mkdir -m 777 /run/home; export HOME=/run/home
         {OTHER} innkeeper queue add -- sleep 61; sleep 1.5
         {LOG_OUT}; sleep 3
         kill -KILL $(innkeeper lease list --json | grep -oE '"pid": ?[0-9]+' | grep -oE '[0-9]+'); sleep 5
@@ -128,7 +128,7 @@ def test_where_the_supervisor_is_killed_the_job_keeps_it(sandbox: Sandbox) -> No
 def test_a_held_lock_stops_nothing_else(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
-        {FOLDER}
+        {DIRECTORY}
         {OTHER} innkeeper run -- sleep 3 & run=$!; sleep 0.5
         {THIRD} flock /dev/shm/innkeeper/alloc.lock sleep 12 & {LOG_OUT}
         begin=$(date +%s); wait $run; echo took $(( $(date +%s) - begin )); kill %2
@@ -148,7 +148,7 @@ def test_who_holds_a_lease_otherwise_has_it_again(sandbox: Sandbox, how: str) ->
     }[how]
     said = sandbox(
         f"""{MACHINE}
-        {FOLDER}; mkdir -m 777 /run/home; export HOME=/run/home
+        {DIRECTORY}; mkdir -m 777 /run/home; export HOME=/run/home
         {command}
         {LOG_OUT}; sleep 3.5; innkeeper lease list | grep -c alice
         {end}
@@ -177,7 +177,7 @@ def test_what_is_ended_stays_ended(sandbox: Sandbox) -> None:
     """A release by its user, by root, and from inside, is no logout."""
     said = sandbox(
         f"""{MACHINE}
-        {FOLDER}
+        {DIRECTORY}
         for who in "{OTHER}" ""; do
           {OTHER} innkeeper run -- sleep 60 & sleep 0.5
           id=$(innkeeper lease list | grep -oE '[0-9a-f]{{16}}')

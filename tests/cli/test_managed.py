@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from board_file import Board
-from innkeeper_program import Machine, cards
+from innkeeper_program import Machine, gpus
 
 NODE = "node=cuda:0 139586437120 68719476736 137438953472 512 90000\n"
 HOST = "node=host 536870912000 107374182400 107374182400 0 12\n"
@@ -78,5 +78,5 @@ def test_garbage_is_passed_over(machine: Machine, board: Board):
     board.add(1, "x", "node=cuda:0 1 2\n")
     board.add(2, "y", "node=bad name 1 2 3 4 5\n")
     board.add(3, "z", "node=host 1 2 3 4 99999999999999999999\n")
-    machine.set(cards(1))
+    machine.set(gpus(1))
     assert "MANAGED" not in machine.ok("status")

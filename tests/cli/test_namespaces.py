@@ -14,7 +14,7 @@ NAMESPACE = f"{OTHER} unshare --map-root-user"
 
 
 @needs_root
-def test_a_user_namespace_has_the_machines_folder(sandbox: Sandbox) -> None:
+def test_a_user_namespace_has_the_machines_directory(sandbox: Sandbox) -> None:
     """There the user's directory looks like root's, and root's looks like that of an unknown user."""
     said = sandbox(
         f"""
@@ -34,7 +34,7 @@ def test_a_user_namespace_has_the_machines_folder(sandbox: Sandbox) -> None:
 
 
 @needs_root
-def test_in_a_user_namespace_two_folders_are_not_told_apart(sandbox: Sandbox) -> None:
+def test_in_a_user_namespace_two_directories_are_not_told_apart(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""
         INNKEEPER_LEASE_DIR=/dev/shm/innkeeper {OTHER} innkeeper pick > /dev/null
@@ -46,7 +46,7 @@ def test_in_a_user_namespace_two_folders_are_not_told_apart(sandbox: Sandbox) ->
         """
     )
     assert (
-        "in this user namespace nobody can tell whether the lease folder /run/lock/innkeeper is root's"
+        "in this user namespace nobody can tell whether the lease directory /run/lock/innkeeper is root's"
         in said
     )
     assert "ended with" in said and said.count(uuid(0)) == 2
@@ -71,7 +71,7 @@ def test_there_others_leases_count_in_full(sandbox: Sandbox) -> None:
     assert "ended with 75" in said and uuid(0) in said
 
 
-def test_a_container_without_the_folder_says_so(sandbox: Sandbox) -> None:
+def test_a_container_without_the_directory_says_so(sandbox: Sandbox) -> None:
     said = sandbox(
         """
         export container=docker

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from innkeeper_program import PROGRAM, Machine, cards, uuid, wait_until
+from innkeeper_program import PROGRAM, Machine, gpus, uuid, wait_until
 
 BUSY_FIRST = {0: "  memory 139G 512M 100G\n  utilization 90 0\n  power 600 700\n"}
 
@@ -22,25 +22,25 @@ def test_several_are_separated_by_commas(machine: Machine, words: tuple[str, ...
 
 
 @pytest.mark.parametrize("mode", ["free", "ratio", "power", "utilization"])
-def test_the_idle_card_is_better_in_every_mode(machine: Machine, mode: str):
-    machine.set(cards(2, BUSY_FIRST))
+def test_the_idle_gpu_is_better_in_every_mode(machine: Machine, mode: str):
+    machine.set(gpus(2, BUSY_FIRST))
     assert machine.ok("pick", "--mem", "1G", "--by", mode) == uuid(1) + "\n"
 
 
 def test_modes_differ(machine: Machine):
     hot = {0: "  memory 139G 512M 1G\n  power 10 700\n", 1: "  memory 139G 512M 0\n  power 600 700\n"}
-    machine.set(cards(2, hot))
+    machine.set(gpus(2, hot))
     assert machine.ok("pick", "--mem", "1G", "--by", "free") == uuid(1) + "\n"
     assert machine.ok("pick", "--mem", "1G", "--by", "power") == uuid(0) + "\n"
 
 
-def test_leased_cards_are_not_picked(machine: Machine):
+def test_leased_gpus_are_not_picked(machine: Machine):
     machine.start("run", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 1)
     assert machine.ok("pick") == uuid(1) + "\n"
 
 
-def test_exclusive_with_memory_is_a_card_for_one(machine: Machine):
+def test_exclusive_with_memory_is_a_gpu_for_one(machine: Machine):
     first = machine.ok("pick", "--mem", "1G", "--exclusive", "--hold", "60s")
     second = machine.ok("pick", "--mem", "1G", "--exclusive", "--hold", "60s")
     assert {first, second} == {uuid(0) + "\n", uuid(1) + "\n"}
@@ -57,7 +57,7 @@ def test_hold_promises_it_for_a_while(machine: Machine):
 
 
 def test_wait_is_served_when_a_lease_ends(machine: Machine):
-    machine.set(cards(1))
+    machine.set(gpus(1))
     holder = machine.start("run", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 1)
     waiting = machine.start("pick", "--wait")
@@ -68,7 +68,7 @@ def test_wait_is_served_when_a_lease_ends(machine: Machine):
 
 
 def test_wait_has_a_limit(machine: Machine):
-    machine.set(cards(1))
+    machine.set(gpus(1))
     machine.start("run", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 1)
     begin = time.monotonic()
@@ -88,13 +88,13 @@ def test_stays_inside_what_was_given(machine: Machine):
 
 def test_mig_instances_are_picked_by_their_own_names(machine: Machine):
     instance = "MIG-11111111-2222-3333-4444-555555555555"
-    machine.set(cards(1, {0: f"  mig 7\ninstance {instance} 1 0\n  memory 20G 0 0\n"}))
+    machine.set(gpus(1, {0: f"  mig 7\ninstance {instance} 1 0\n  memory 20G 0 0\n"}))
     assert machine.ok("pick") == instance + "\n"
 
 
 def test_a_gpu_that_shares_the_machines_memory_is_granted_whole(machine: Machine):
     """The machine's own use of it (GB10, Jetson) counts as no process's use of the GPU."""
-    machine.set(f"card {uuid(0)}\n  name NVIDIA GB10\n  bus 00000000:11:00.0\n")
+    machine.set(f"gpu {uuid(0)}\n  name NVIDIA GB10\n  bus 00000000:11:00.0\n")
     assert machine.ok("pick") == uuid(0) + "\n"
     assert machine.ok("pick", "--mem", "1G", "--exclusive") == uuid(0) + "\n"
     assert machine.run("pick", "--mem", "4000G").returncode == 65
@@ -174,7 +174,7 @@ def test_never_and_not_now_are_told_apart_with_numbers(machine: Machine):
         ("driver 550.54.15\n", 69, "no GPU"),
         ("error nvmlInit_v2 18\n", 71, "version"),  # Library and kernel have different versions.
         ("error nvmlInit_v2 9\n", 71, ""),  # The kernel's driver is not loaded.
-        (cards(1, {0: "  lost\n"}), 69, "cannot be used"),
+        (gpus(1, {0: "  lost\n"}), 69, "cannot be used"),
     ],
 )
 def test_no_gpu_and_no_driver_end_differently(machine: Machine, script: str, code: int, said: str):
@@ -192,7 +192,7 @@ def test_no_library(machine: Machine):
     assert done.returncode == 69 and "/nowhere/libnvidia-ml.so.1" in done.stderr
 
 
-def test_a_bad_lease_folder(machine: Machine):
+def test_a_bad_lease_directory(machine: Machine):
     machine.leases.write_text("a file")
     for words in (("pick",), ("run", "--", "true"), ("lease", "list"), ("lease", "release", "0" * 16)):
         done = machine.run(*words)

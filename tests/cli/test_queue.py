@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from innkeeper_program import AMD, PROGRAM, Jobs, cards, uuid, visible, wait_until
+from innkeeper_program import AMD, PROGRAM, Jobs, gpus, uuid, visible, wait_until
 
 
 def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
@@ -24,18 +24,18 @@ def test_a_job_runs_and_its_output_is_kept(jobs: Jobs) -> None:
     assert "demo" in table and "done" in table
     shown = jobs("show", job)
     assert "job 1: done" in shown and "1 CPU slot" in shown
-    assert re.search(rf"^  folder +{re.escape(str(Path.cwd()))}$", shown, re.MULTILINE)
+    assert re.search(rf"^  directory +{re.escape(str(Path.cwd()))}$", shown, re.MULTILINE)
 
 
-def test_a_folder_has_one_name(jobs: Jobs) -> None:
-    folder = jobs.machine.folder
-    words = ([], ["-C", "."], ["-C", str(folder)], ["-C", f"{folder}/x/.."], ["-C", f"{folder}/"])
+def test_a_directory_has_one_name(jobs: Jobs) -> None:
+    directory = jobs.machine.directory
+    words = ([], ["-C", "."], ["-C", str(directory)], ["-C", f"{directory}/x/.."], ["-C", f"{directory}/"])
     jobs("pause")
     for options in words:
         added = ["queue", "add", "--gpus=0", *options, "--", "pwd"]
-        jobs.machine.command(PROGRAM, *added, cwd=folder, check=True)
+        jobs.machine.command(PROGRAM, *added, cwd=directory, check=True)
     shown = json.loads(jobs("show", "--json", "1-5"))
-    assert {job["directory"] for job in shown} == {str(folder)}
+    assert {job["directory"] for job in shown} == {str(directory)}
 
 
 def test_a_list_for_programs_says_what_show_says(jobs: Jobs) -> None:
@@ -81,7 +81,7 @@ def test_in_a_machine_of_two_vendors_a_job_sees_one_s(jobs: Jobs) -> None:
         assert visible(jobs.log(job)) == seen
 
 
-def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:
+def test_a_job_has_a_lease_on_its_gpu(jobs: Jobs) -> None:
     job = jobs.shell(
         f"echo $CUDA_VISIBLE_DEVICES $INNKEEPER_NODES; {jobs.until_go}", "--mem", "8G", "--share"
     )
@@ -90,9 +90,9 @@ def test_a_job_has_a_lease_on_its_card(jobs: Jobs) -> None:
     assert [lease["job"] for lease in held] == [f"queue {job}"]
     jobs.go.touch()
     assert jobs.wait(job) == 0
-    card, nodes = jobs.log(job).split()
-    assert card in (uuid(0), uuid(1)) and nodes == f"auto:{15 << 29}B"
-    assert jobs.show(job)["attempts"][0]["gpus"] == card
+    gpu, nodes = jobs.log(job).split()
+    assert gpu in (uuid(0), uuid(1)) and nodes == f"auto:{15 << 29}B"
+    assert jobs.show(job)["attempts"][0]["gpus"] == gpu
     assert jobs.machine.held() == []
 
 
@@ -100,7 +100,7 @@ def test_a_lease_belongs_to_its_job_and_outlives_the_runner(jobs: Jobs) -> None:
     job = jobs.shell(jobs.until_go, "--gpus=2")
     wait_until(lambda: jobs.show(job)["state"] == "running")
     # The file says "began PID ...": the supervisor's, which is in the lease as well from then on.
-    life = jobs.folder / "life" / f"{job}.1"
+    life = jobs.directory / "life" / f"{job}.1"
     wait_until(lambda: life.read_text().startswith("began "))
     supervisor = int(life.read_text().split()[1])
     assert [lease["pid"] for lease in jobs.machine.held()] == [supervisor]
@@ -109,13 +109,13 @@ def test_a_lease_belongs_to_its_job_and_outlives_the_runner(jobs: Jobs) -> None:
     os.kill(runner, signal.SIGKILL)
     wait_until(lambda: jobs.runner() not in (None, runner))
     assert [lease["pid"] for lease in jobs.machine.held()] == [supervisor]
-    assert jobs.machine.run("pick").returncode == 75, "its cards are taken"
+    assert jobs.machine.run("pick").returncode == 75, "its GPUs are taken"
     jobs.go.touch()
     assert jobs.wait(job) == 0
     assert jobs.machine.held() == []
 
 
-def test_cards_are_never_shared_by_whole_requests(jobs: Jobs) -> None:
+def test_gpus_are_never_shared_by_whole_requests(jobs: Jobs) -> None:
     script = f"echo $CUDA_VISIBLE_DEVICES; {jobs.until_go}; sleep 0.1"
     first, second, third = (jobs.shell(script) for _ in range(3))
     both = jobs.shell(script, "--gpus=2", "--priority=-1")
@@ -139,7 +139,7 @@ def test_a_queue_waits_for_other_users_leases(jobs: Jobs) -> None:
     assert jobs.wait(job) == 0
 
 
-def test_jobs_keep_to_the_cards_they_were_given(jobs: Jobs) -> None:
+def test_jobs_keep_to_the_gpus_they_were_given(jobs: Jobs) -> None:
     jobs.machine.env["CUDA_VISIBLE_DEVICES"] = uuid(1)
     first, second = (jobs.shell("echo $CUDA_VISIBLE_DEVICES; sleep 0.2") for _ in range(2))
     assert jobs.wait(first, second) == 0
@@ -165,7 +165,7 @@ def test_who_asks_for_gpus_where_none_is_seen_is_told_that_he_waits(jobs: Jobs) 
     assert "it waits: no GPU is seen here" in waits.stderr and "innkeeper doctor" in waits.stderr
     assert jobs.machine.run("queue", "add", "--gpus=0", "--", "true").stderr == ""
     jobs("cancel", "1")
-    jobs.machine.set(cards(2))
+    jobs.machine.set(gpus(2))
     assert jobs.machine.run("queue", "add", "--mem=1G", "--", "true").stderr == ""
 
 
@@ -216,16 +216,16 @@ def test_pause_resume_and_drain(jobs: Jobs) -> None:
 
 
 def test_memory_that_was_measured_is_proposed(jobs: Jobs) -> None:
-    ready = jobs.machine.folder / "ready"
+    ready = jobs.machine.directory / "ready"
     command = ("/bin/sh", "-c", f"echo $$ > {ready}; while [ -e {ready} ]; do sleep 0.05; done")
     job = jobs.add("--gpus=1", "--", *command)
     wait_until(lambda: ready.exists() and ready.read_text().strip())
     used = f"  process {ready.read_text().strip()} 7000M\n"
-    jobs.machine.set(cards(2, {0: used, 1: ""}))
+    jobs.machine.set(gpus(2, {0: used, 1: ""}))
     wait_until(lambda: jobs.show(job)["attempts"][0]["peak_memory"] > 0)
     ready.unlink()
     assert jobs.wait(job) == 0
-    jobs.machine.set(cards(2))
+    jobs.machine.set(gpus(2))
     assert jobs.show(job)["attempts"][0]["peak_memory"] == 7000 << 20
     again = jobs.machine.run("queue", "add", "--", *command)
     assert "--mem 8G would have been enough" in again.stderr
@@ -271,7 +271,7 @@ def test_errors_are_one_line_with_a_code(jobs: Jobs, words: list[str], code: int
 
 def test_a_damaged_database_is_left_as_it_is(jobs: Jobs) -> None:
     jobs("list")
-    database = jobs.folder / "queue.db"
+    database = jobs.directory / "queue.db"
     good = database.read_bytes()
     database.write_bytes(b"not a database at all" * 200)
     done = jobs.machine.run("queue", "list")

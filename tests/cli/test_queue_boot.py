@@ -38,7 +38,7 @@ def family(pid: int) -> list[int]:
 
 def kill_everything(jobs: Jobs, job: str) -> None:
     """Ends all as the machine's end does: the runner, its watcher, the keeper, the supervisor and the job."""
-    life = jobs.folder / "life" / f"{job}.1"
+    life = jobs.directory / "life" / f"{job}.1"
     wait_until(lambda: life.exists() and life.read_text().startswith("began "))
     supervisor = int(life.read_text().split()[1])
     wait_until(lambda: len(family(supervisor)) > 1)
@@ -101,12 +101,12 @@ def test_the_recipes_let_what_waits_go_on_before_anybody_looks(jobs: Jobs, recip
     assert start is not None
     command = start.group(1) if recipe == "systemd" else CRON.group(1)
     # The queue is where it is by itself, and the environment is as bare as at the start of a machine.
-    home = jobs.machine.folder / "home"
-    jobs.folder = home / ".local/state/innkeeper/queue"
+    home = jobs.machine.directory / "home"
+    jobs.directory = home / ".local/state/innkeeper/queue"
     jobs.machine.env |= {"HOME": str(home), "INNKEEPER_QUEUE_DIR": "", "XDG_STATE_HOME": ""}
     jobs("slots", "1")
     job = jobs.shell("sleep 600", "--gpus=0")
-    done = jobs.machine.folder / "done"
+    done = jobs.machine.directory / "done"
     jobs.shell(f"touch {done}", "--gpus=0")
     kill_everything(jobs, job)
     bare = {"HOME": str(home), "PATH": f"{PROGRAM.parent}:/usr/bin:/bin"}

@@ -44,7 +44,7 @@ def test_cut_off_anywhere(filled: Jobs) -> None:
     for size in [pages * PAGE - 1, *(page * PAGE + page % 3 for page in range(1, pages, 3))]:
         put_back(filled, kept[:size])
         # The record that the queue was paused may have been lost.
-        for output in filled.folder.glob("output/34?.*.log"):
+        for output in filled.directory.glob("output/34?.*.log"):
             output.unlink()
         added = filled.machine.run("queue", "add", "-n0", "--", "true")
         assert added.returncode == 0, (size, added.stderr)
@@ -71,7 +71,7 @@ def test_nothing_can_be_read(filled: Jobs, lose) -> None:
     added = filled.add("-n0", "--", "echo", "new")
     assert added == "41"
     assert filled.wait(added) == 0 and filled("log", "7") == "said 7\n"
-    kept = list(filled.folder.glob("queue.db.unreadable-*[0-9]"))
+    kept = list(filled.directory.glob("queue.db.unreadable-*[0-9]"))
     assert len(kept) == 1 and str(kept[0]) in said
     forget_damage(filled)
     assert listed(filled)[1] == ""
@@ -85,7 +85,7 @@ def test_a_job_that_runs_goes_on(jobs: Jobs, lose) -> None:
     waits = jobs.machine.start("queue", "wait", job)
     with jobs.database() as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    lose(jobs.folder / "queue.db")
+    lose(jobs.directory / "queue.db")
     wait_until(lambda: listed(jobs)[0] == {int(job): "running"})
     other = jobs.add("-n0", "--", "echo", "second")
     assert other == str(int(job) + 1)
@@ -105,11 +105,11 @@ def test_what_stands_in_the_log_alone_is_kept(jobs: Jobs, size: int | None) -> N
     jobs.add("-n0", "--array=1-300", "--", "echo", "waits")
     last = jobs.add("-n0", "--", "true")
     wait_until(lambda: jobs.runner() is None)
-    assert (jobs.folder / "queue.db-wal").stat().st_size > 10 * PAGE
+    assert (jobs.directory / "queue.db-wal").stat().st_size > 10 * PAGE
     if size is None:
-        (jobs.folder / "queue.db").unlink()
+        (jobs.directory / "queue.db").unlink()
     else:
-        os.truncate(jobs.folder / "queue.db", size)
+        os.truncate(jobs.directory / "queue.db", size)
     states, said = listed(jobs)
     assert list(states) == list(range(1, int(last) + 1)), said
     assert set(states.values()) == {"queued"}
@@ -121,23 +121,23 @@ def test_an_old_copy_in_its_place_overwrites_no_output(jobs: Jobs) -> None:
     jobs("pause")
     first = jobs.add("-n0", "--", "sh", "-c", "echo by $$")
     checkpoint(jobs)
-    old = (jobs.folder / "queue.db").read_bytes()
+    old = (jobs.directory / "queue.db").read_bytes()
     jobs("resume")
     assert jobs.wait(first) == 0
     said = jobs.log(first)
     put_back(jobs, old)
     jobs("resume")
     assert jobs.wait(first) == 0
-    (kept,) = (jobs.folder / "output").glob("1.1.log.of-*")
+    (kept,) = (jobs.directory / "output").glob("1.1.log.of-*")
     assert kept.read_text() == said != jobs.log(first)
 
 
 @pytest.fixture
-def new_folder(jobs: Jobs) -> Iterator[Jobs]:
-    (jobs.folder / "output").mkdir(parents=True)
+def new_directory(jobs: Jobs) -> Iterator[Jobs]:
+    (jobs.directory / "output").mkdir(parents=True)
     yield jobs
     wait_until(lambda: jobs.runner() is None)
-    for part in [*jobs.folder.glob("queue.db*"), *jobs.folder.glob("output/*")]:
+    for part in [*jobs.directory.glob("queue.db*"), *jobs.directory.glob("output/*")]:
         part.unlink()
 
 
@@ -147,10 +147,10 @@ def foreign(file: Path) -> None:
         connection.executemany("INSERT INTO theirs VALUES(?)", [("theirs" * 50,)] * 500)
 
 
-def test_other_programs_files_are_left_alone(new_folder: Jobs) -> None:
-    jobs = new_folder
-    (jobs.folder / "output" / "1.1.log").write_text("said 1\n")
-    file = jobs.folder / "queue.db"
+def test_other_programs_files_are_left_alone(new_directory: Jobs) -> None:
+    jobs = new_directory
+    (jobs.directory / "output" / "1.1.log").write_text("said 1\n")
+    file = jobs.directory / "queue.db"
     foreign(file)
     was = file.read_bytes()
     done = jobs.machine.run("queue", "list")
@@ -164,8 +164,8 @@ def test_so_they_are_beside_a_log_of_ours(jobs: Jobs, kind: str) -> None:
     jobs("pause")
     jobs.add("-n0", "--array=1-300", "--", "true")
     wait_until(lambda: jobs.runner() is None)
-    assert (jobs.folder / "queue.db-wal").stat().st_size > 10 * PAGE
-    theirs, file = jobs.machine.folder / "theirs.db", jobs.folder / "queue.db"
+    assert (jobs.directory / "queue.db-wal").stat().st_size > 10 * PAGE
+    theirs, file = jobs.machine.directory / "theirs.db", jobs.directory / "queue.db"
     ours = file.read_bytes()
     foreign(theirs)
     was = theirs.read_bytes()
@@ -186,7 +186,7 @@ def test_so_they_are_beside_a_log_of_ours(jobs: Jobs, kind: str) -> None:
 def test_an_empty_file_behind_a_link_is_left_alone(jobs: Jobs) -> None:
     jobs("pause")
     jobs.add("-n0", "--", "true")
-    file, other = jobs.folder / "queue.db", jobs.machine.folder / "other"
+    file, other = jobs.directory / "queue.db", jobs.machine.directory / "other"
     ours = file.read_bytes()
     file.unlink()
     other.touch()
@@ -198,14 +198,14 @@ def test_an_empty_file_behind_a_link_is_left_alone(jobs: Jobs) -> None:
     assert listed(jobs)[0] == {1: "queued"}
 
 
-def test_a_file_of_text_where_no_queue_was(new_folder: Jobs) -> None:
-    file = new_folder.folder / "queue.db"
+def test_a_file_of_text_where_no_queue_was(new_directory: Jobs) -> None:
+    file = new_directory.directory / "queue.db"
     file.write_text("notes\n" * 2000)
-    done = new_folder.machine.run("queue", "list")
+    done = new_directory.machine.run("queue", "list")
     assert done.returncode == 73 and "is not a queue's database" in done.stderr
     assert file.read_text() == "notes\n" * 2000
 
 
-def test_a_new_queue_begins_in_silence(new_folder: Jobs) -> None:
-    assert new_folder.add("-n0", "--", "true") == "1"
-    assert listed(new_folder)[1] == ""
+def test_a_new_queue_begins_in_silence(new_directory: Jobs) -> None:
+    assert new_directory.add("-n0", "--", "true") == "1"
+    assert listed(new_directory)[1] == ""

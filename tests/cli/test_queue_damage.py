@@ -26,7 +26,7 @@ def pages_of(jobs: Jobs, table: str) -> list[int]:
     """Numbers of the leaf pages of a table."""
     with jobs.database() as connection:
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name=?", (table,)).fetchone()
-    data = (jobs.folder / "queue.db").read_bytes()
+    data = (jobs.directory / "queue.db").read_bytes()
     leaves, inner = [], [root]
     while inner:
         page = inner.pop()
@@ -121,7 +121,7 @@ def test_a_running_job_goes_on(jobs: Jobs) -> None:
     jobs("slots", "1")
     job = jobs.add("-n0", "--", "sh", "-c", f"echo begun; {jobs.until_go}; exit 3")
     wait_until(lambda: jobs.machine.run("queue", "log", job).stdout == "begun\n")
-    file = jobs.folder / "queue.db"
+    file = jobs.directory / "queue.db"
     with jobs.database() as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     damage(file, pages_of(jobs, "jobs")[0], b"\0")
@@ -139,22 +139,22 @@ def test_a_running_job_goes_on(jobs: Jobs) -> None:
 def test_where_it_cannot_be_mended_that_is_said(filled: Jobs) -> None:
     file = checkpoint(filled)
     damage(file, pages_of(filled, "jobs")[0], b"\0")
-    shutil.copy(file, filled.machine.folder / "as it was")
-    (filled.folder / "mend.lock").unlink(missing_ok=True)
-    (filled.folder / "mend.lock").mkdir()
+    shutil.copy(file, filled.machine.directory / "as it was")
+    (filled.directory / "mend.lock").unlink(missing_ok=True)
+    (filled.directory / "mend.lock").mkdir()
     done = filled.machine.run("queue", "list", "--all")
-    (filled.folder / "mend.lock").rmdir()
+    (filled.directory / "mend.lock").rmdir()
     assert done.returncode != 0 and "mend.lock" in done.stderr, done
-    assert file.read_bytes() == (filled.machine.folder / "as it was").read_bytes()
+    assert file.read_bytes() == (filled.machine.directory / "as it was").read_bytes()
     assert re.search(SAID, listed(filled)[1])
 
 
 def test_an_interrupted_mending_is_begun_anew(filled: Jobs) -> None:
     file = checkpoint(filled)
     damage(file, pages_of(filled, "jobs")[0], b"\0")
-    (filled.folder / "queue.db.mended").write_bytes(os.urandom(10_000))
+    (filled.directory / "queue.db.mended").write_bytes(os.urandom(10_000))
     assert re.search(SAID, listed(filled)[1])
-    assert not (filled.folder / "queue.db.mended").exists()
+    assert not (filled.directory / "queue.db.mended").exists()
 
 
 def test_on_a_full_disk_it_is_mended_later(jobs: Jobs, small_disk: Path) -> None:
@@ -169,7 +169,7 @@ def test_on_a_full_disk_it_is_mended_later(jobs: Jobs, small_disk: Path) -> None
         done = jobs.machine.run("queue", *words)
         assert done.returncode == 73 and "0 B free of 1.0 MiB" in done.stderr, done
     assert file.read_bytes() == was, "it is as it was"
-    assert list(jobs.folder.glob("queue.db.*")) == []
+    assert list(jobs.directory.glob("queue.db.*")) == []
     filler.unlink()
     states, said = listed(jobs)
     found = re.search(SAID, said)

@@ -14,9 +14,9 @@ from small_disk import fill, small_disk
 __all__ = ["small_disk"]
 
 
-def count(folder: Path) -> int:
+def count(directory: Path) -> int:
     """Number of files in the directory."""
-    return len(list(folder.iterdir()))
+    return len(list(directory.iterdir()))
 
 
 def test_prune_forgets_what_ended_long_ago(jobs: Jobs) -> None:
@@ -33,7 +33,7 @@ def test_prune_forgets_what_ended_long_ago(jobs: Jobs) -> None:
         int(ids[2]),
         int(waits),
     ]
-    assert count(jobs.folder / "output") == 2
+    assert count(jobs.directory / "output") == 2
     run = jobs.machine.run
     for verb in ("show", "log", "cancel", "pause"):
         done = run("queue", verb, bad)
@@ -114,13 +114,13 @@ def test_a_limit_on_files_refuses_and_loses_nothing(jobs: Jobs) -> None:
     words = ["sh", "-c", limit, "sh", str(PROGRAM), "queue", "add", "--gpus=0", "--", "true"]
     done = jobs.machine.command(*words, "x" * 60000)
     assert done.returncode == 73 and done.stdout == ""
-    assert done.stderr.count("\n") == 1 and str(jobs.folder) in done.stderr
+    assert done.stderr.count("\n") == 1 and str(jobs.directory) in done.stderr
     assert [job["id"] for job in json.loads(jobs("list", "--json"))["jobs"]] == [int(first)]
     jobs("resume")
     assert jobs.wait(first) == 0
 
 
-def test_a_folder_that_cannot_be_written_says_so(jobs: Jobs, small_disk: Path) -> None:
+def test_a_directory_that_cannot_be_written_says_so(jobs: Jobs, small_disk: Path) -> None:
     jobs.put_on(small_disk)
     jobs("pause")
     job = jobs.shell("true", "--gpus=0")
@@ -150,7 +150,7 @@ def test_a_queue_that_found_no_room_for_its_database_begins_once_there_is(
     for words in (["add", "--gpus=0", "--", "true"], ["list"], ["wait"], ["prune"]):
         done = machine.run("queue", *words)
         assert done.returncode == 0, (words, done.stderr)
-    jobs.machine.env["INNKEEPER_QUEUE_DIR"] = str(jobs.folder)
+    jobs.machine.env["INNKEEPER_QUEUE_DIR"] = str(jobs.directory)
 
 
 @pytest.mark.parametrize("limit", [1, 4, 8, 16])
@@ -161,13 +161,13 @@ def test_a_first_command_that_is_killed_for_its_file_size_leaves_no_half_databas
     assert jobs.wait(jobs.add("--gpus=0", "--", "true")) == 0
 
 
-def test_a_folder_that_depends_on_where_one_stands_is_refused(machine: Machine, tmp_path: Path) -> None:
+def test_a_directory_that_depends_on_where_one_stands_is_refused(machine: Machine, tmp_path: Path) -> None:
     done = machine.command(
         PROGRAM, "queue", "list", env=machine.env | {"INNKEEPER_QUEUE_DIR": "rel"}, cwd=tmp_path
     )
     assert done.returncode != 0 and done.stdout == ""
     assert (
-        'INNKEEPER_QUEUE_DIR is "rel", which is another folder wherever a program is: name it from / on'
+        'INNKEEPER_QUEUE_DIR is "rel", which is another directory wherever a program is: name it from / on'
         in done.stderr
     )
     assert list(tmp_path.iterdir()) == []

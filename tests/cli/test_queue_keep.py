@@ -23,7 +23,7 @@ class Running:
         self.id = jobs.add("--", sys.executable, "-c", script)
         wait_until(lambda: len(jobs.machine.run("queue", "log", self.id).stdout.split()) == 2)
         self.worker, self.program = map(int, jobs.log(self.id).split())
-        life = jobs.folder / "life" / f"{self.id}.1"
+        life = jobs.directory / "life" / f"{self.id}.1"
         self.supervisor = int(life.read_text().split()[1])
         self.keeper = parent(self.supervisor)
 

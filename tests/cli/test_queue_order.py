@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from innkeeper_program import PROGRAM, Jobs, cards, uuid, wait_until
+from innkeeper_program import PROGRAM, Jobs, gpus, uuid, wait_until
 
 
-def test_many_who_wait_for_one_card_leave_the_others_alone(jobs: Jobs) -> None:
+def test_many_who_wait_for_one_gpu_leave_the_others_alone(jobs: Jobs) -> None:
     jobs.machine.env["CUDA_VISIBLE_DEVICES"] = uuid(0)
     many = jobs.shell("sleep 60", "--array=1-200")
     wait_until(lambda: jobs.show(f"{many}.0")["state"] == "running")
@@ -41,13 +41,13 @@ def test_the_order_is_kept_among_different_requests(jobs: Jobs) -> None:
     assert began == sorted(began)
 
 
-def test_a_card_that_is_lost_for_a_while_fails_nobody(jobs: Jobs) -> None:
-    jobs.machine.set(cards(2, {1: "  lost\n"}))
+def test_a_gpu_that_is_lost_for_a_while_fails_nobody(jobs: Jobs) -> None:
+    jobs.machine.set(gpus(2, {1: "  lost\n"}))
     both = jobs.shell("true", "--gpus=2")
     after = jobs.shell("true", "--gpus=0", "--after", both)
     wait_until(lambda: "2 whole GPUs" in jobs.show(both)["reason"])
     assert (jobs.show(both)["state"], jobs.show(after)["state"]) == ("queued", "queued")
-    jobs.machine.set(cards(2))
+    jobs.machine.set(gpus(2))
     assert jobs.wait(both, after) == 0
 
 
@@ -89,23 +89,23 @@ def test_an_array_is_paused_and_resumed_though_some_of_it_has_ended(jobs: Jobs) 
 
 
 def test_what_an_array_needed_is_proposed(jobs: Jobs) -> None:
-    ready = jobs.machine.folder / "ready"
+    ready = jobs.machine.directory / "ready"
     script = f"echo $$ > {ready}; while [ -e {ready} ]; do sleep 0.05; done; echo"
     words = ("--sweep=a=7", "--", "/bin/sh", "-c", script, "{a}")
     job = jobs.add(*words)
     wait_until(lambda: ready.exists() and ready.read_text().strip())
-    jobs.machine.set(cards(2, {0: f"  process {ready.read_text().strip()} 7000M\n", 1: ""}))
+    jobs.machine.set(gpus(2, {0: f"  process {ready.read_text().strip()} 7000M\n", 1: ""}))
     wait_until(lambda: jobs.show(job)["attempts"][0]["peak_memory"] > 0)
     ready.unlink()
     assert jobs.wait(job) == 0
-    jobs.machine.set(cards(2))
+    jobs.machine.set(gpus(2))
     again = jobs.add("--mem=auto", *words)
     assert jobs.show(again)["memory"] == 7936 << 20
     jobs("cancel", again)
 
 
 def test_a_notification_has_no_lease_of_the_adders(jobs: Jobs) -> None:
-    told = jobs.machine.folder / "told"
+    told = jobs.machine.directory / "told"
     run = (str(PROGRAM), "run", "--", str(PROGRAM), "queue", "add", "--gpus=0")
     words = (*run, f"--notify=env > {told}.new; mv {told}.new {told}", "--", "/bin/true")
     jobs.machine.command(*words, check=True)
@@ -119,7 +119,7 @@ def test_a_runner_is_not_started_for_a_queue_that_is_paused(jobs: Jobs) -> None:
     jobs("pause")
     job = jobs.shell("true", "--gpus=0")
     wait_until(lambda: jobs.runner() is None)
-    lock = jobs.folder / "runner.lock"
+    lock = jobs.directory / "runner.lock"
     lock.write_text("")
     waited = jobs.machine.run("queue", "wait", "--timeout=2s", job)
     assert waited.returncode == 75
@@ -142,10 +142,10 @@ def test_a_number_that_cannot_be_printed(jobs: Jobs, words: tuple[str, ...]) -> 
         (["slots", "0"], "1"),
         (["list", "--last", "0"], "--last"),
         (["log", "--attempt", "-3", "1"], "--attempt"),
-        (["add", "-C", "/no/such/folder", "--", "true"], "--directory /no/such/folder"),
+        (["add", "-C", "/no/such/directory", "--", "true"], "--directory /no/such/directory"),
     ],
 )
-def test_numbers_and_folders_that_cannot_be(jobs: Jobs, words: list[str], text: str) -> None:
+def test_numbers_and_directories_that_cannot_be(jobs: Jobs, words: list[str], text: str) -> None:
     done = jobs.machine.run("queue", *words)
     assert done.returncode == 64 and text in done.stderr, done
 

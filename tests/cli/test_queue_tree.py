@@ -32,17 +32,17 @@ def alive(pid: int) -> bool:
 
 def launcher(jobs: Jobs, *options: str, seconds: float = 600) -> tuple[str, list[int]]:
     """A job with such workers, and their process numbers."""
-    file = jobs.machine.folder / "workers"
+    file = jobs.machine.directory / "workers"
     job = jobs.add("--gpus=2", *options, "--", sys.executable, "-c", LAUNCHER, str(file), str(seconds))
     wait_until(lambda: file.exists() and len(file.read_text().split()) == 2)
     return job, [int(pid) for pid in file.read_text().split()]
 
 
-def test_a_cancelled_jobs_cards_are_its_own_until_the_last_worker_is_gone(jobs: Jobs) -> None:
+def test_a_cancelled_jobs_gpus_are_its_own_until_the_last_worker_is_gone(jobs: Jobs) -> None:
     job, workers = launcher(jobs, "--grace=2s")
     jobs("cancel", job)
     wait_until(lambda: jobs.show(job)["program_ended"])
-    assert jobs.machine.run("pick").returncode == 75, "they hold the cards"
+    assert jobs.machine.run("pick").returncode == 75, "they hold the GPUs"
     assert all(alive(pid) for pid in workers)
     assert "running, program ended" in jobs("list")
     assert jobs.wait(job) == 1
@@ -74,7 +74,7 @@ def test_what_a_job_leaves_behind_is_ended_and_told_of(jobs: Jobs) -> None:
     assert jobs.show(job)["left"] is None
 
 
-def test_a_job_that_lingers_has_its_cards_until_what_it_left_has_ended(jobs: Jobs) -> None:
+def test_a_job_that_lingers_has_its_gpus_until_what_it_left_has_ended(jobs: Jobs) -> None:
     job = jobs.shell("nohup sleep 600 >/dev/null 2>&1 & echo $!", "--gpus=2", "--linger")
     wait_until(lambda: jobs.show(job)["program_ended"])
     pid = int(jobs.log(job))

@@ -71,13 +71,13 @@ TABLES = {
 ROWS = """
 INSERT INTO commands(id, hash, directory, words) VALUES
   (1, 11, CAST('/' AS BLOB), CAST('/bin/echo' || char(0) || 'first' || char(0) AS BLOB)),
-  (2, 12, CAST('/' AS BLOB), CAST('/bin/echo' || char(0) || 'on a card' || char(0) AS BLOB));
+  (2, 12, CAST('/' AS BLOB), CAST('/bin/echo' || char(0) || 'on a GPU' || char(0) AS BLOB));
 INSERT INTO environments(id, hash, bytes) VALUES(1, 13, CAST('PATH=/usr/bin:/bin' || char(0) AS BLOB));
 INSERT INTO jobs(id, array, state, priority, cards, memory, attempt, unmet, added, started, ended, title,
                  slots, retries, command, environment) VALUES
   (1, 0, 2, 0, 0, 0, 1, 0, 1000, 2000, 3000, CAST('ended' AS BLOB), 1, 0, 1, 1),
   (2, 0, 0, 0, 0, 0, 0, 0, 4000, 0, 0, CAST('waits' AS BLOB), 1, 0, 1, 1),
-  (3, 0, 0, 5, 1, 0, 0, 0, 5000, 0, 0, CAST('on a card' AS BLOB), 1, 0, 2, 1),
+  (3, 0, 0, 5, 1, 0, 0, 0, 5000, 0, 0, CAST('on a GPU' AS BLOB), 1, 0, 2, 1),
   (4, 0, 0, 0, 1, 1073741824, 0, 1, 6000, 0, 0, CAST('after it' AS BLOB), 1, 0, 2, 1);
 INSERT INTO details(job, variables, by_mode, exclusive, time_limit_ms, notify) VALUES
   (1, x'', 0, -1, 0, x''), (2, x'', 0, -1, 0, x''), (3, x'', 0, -1, 0, x''), (4, x'', 0, -1, 60000, x'');
@@ -89,7 +89,7 @@ INSERT INTO attempts(job, number, started, ended, cards, how, boot) VALUES(1, 1,
 def make(jobs: Jobs, version: str) -> None:
     """Replaces the queue's database by that in which the version left four jobs."""
     jobs("list")  # makes the directory
-    for file in jobs.folder.glob("queue.db*"):
+    for file in jobs.directory.glob("queue.db*"):
         file.unlink()
     number, tables = TABLES[version]
     with jobs.database() as connection:
@@ -106,10 +106,10 @@ def test_an_older_database_goes_on(jobs: Jobs, version: str) -> None:
     assert added == "5"
     wait_until(lambda: all(job["state"] == "done" for job in listed(jobs)))
     assert [job["id"] for job in listed(jobs)] == [1, 2, 3, 4, 5]
-    assert [jobs.log(str(job)) for job in (2, 3, 4, 5)] == ["first\n", "on a card\n", "on a card\n", "new\n"]
+    assert [jobs.log(str(job)) for job in (2, 3, 4, 5)] == ["first\n", "on a GPU\n", "on a GPU\n", "new\n"]
     assert jobs.show("4")["time_limit"] == 60
     with jobs.database() as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
@@ -132,8 +132,8 @@ def test_on_a_full_disk_it_goes_on_later(jobs: Jobs, small_disk: Path) -> None:
 def test_a_newer_one_is_left_alone(jobs: Jobs) -> None:
     jobs("list")
     with jobs.database() as connection:
-        connection.execute("PRAGMA user_version=5")
+        connection.execute("PRAGMA user_version=6")
     done = jobs.machine.run("queue", "list")
-    assert done.returncode != 0 and "is of version 5, this program's is 4" in done.stderr
+    assert done.returncode != 0 and "is of version 6, this program's is 5" in done.stderr
     with jobs.database() as connection:
-        connection.execute("PRAGMA user_version=4")
+        connection.execute("PRAGMA user_version=5")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from innkeeper_program import PROGRAM, Machine, cards, run_command, uuid, wait_until
+from innkeeper_program import PROGRAM, Machine, gpus, run_command, uuid, wait_until
 
 DAEMONS = ("slurmctld", "slurmd", "munged")
 CONF = """ClusterName=test
@@ -24,16 +24,16 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
 SlurmdPort={ports[1]}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={directory}/munge/socket
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/spool
+SlurmctldPidFile={directory}/slurmctld.pid
+SlurmdPidFile={directory}/slurmd.pid
+SlurmctldLogFile={directory}/slurmctld.log
+SlurmdLogFile={directory}/slurmd.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SchedulerType=sched/backfill
@@ -49,8 +49,8 @@ NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} Gres=gpu:2,shard:8 State=UNKNOWN
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """
 GRES = """AutoDetect=off
-Name=gpu File={folder}/gpu0 Flags=nvidia_gpu_env
-Name=gpu File={folder}/gpu1 Flags=nvidia_gpu_env
+Name=gpu File={directory}/gpu0 Flags=nvidia_gpu_env
+Name=gpu File={directory}/gpu1 Flags=nvidia_gpu_env
 Name=shard Count=8
 """
 
@@ -72,27 +72,27 @@ def free_ports() -> list[int]:
 class Cluster:
     """The daemons, in a directory of their own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.env = dict(os.environ) | {"SLURM_CONF": str(folder / "slurm.conf")}
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.env = dict(os.environ) | {"SLURM_CONF": str(directory / "slurm.conf")}
         self.daemons: list[subprocess.Popen[bytes]] = []
         host = socket.gethostname().split(".")[0]
         for name in ("state", "spool", "munge"):
-            (folder / name).mkdir()
-        folder.chmod(0o755)
+            (directory / name).mkdir()
+        directory.chmod(0o755)
         for index in range(2):
-            os.mknod(folder / f"gpu{index}", 0o666 | 0o020000, os.makedev(1, 3))
+            os.mknod(directory / f"gpu{index}", 0o666 | 0o020000, os.makedev(1, 3))
         cpus = os.cpu_count()
-        (folder / "slurm.conf").write_text(
-            CONF.format(folder=folder, host=host, ports=free_ports(), cpus=cpus)
+        (directory / "slurm.conf").write_text(
+            CONF.format(directory=directory, host=host, ports=free_ports(), cpus=cpus)
         )
-        (folder / "gres.conf").write_text(GRES.format(folder=folder))
+        (directory / "gres.conf").write_text(GRES.format(directory=directory))
         # Nothing here uses control groups, and where none are mounted slurmd must not look for them.
-        (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
-        key = folder / "munge.key"
+        (directory / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+        key = directory / "munge.key"
         key.write_bytes(os.urandom(64))
         key.chmod(0o400)
-        munge = folder / "munge"
+        munge = directory / "munge"
         self.start(
             "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}/socket",
             f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed",
@@ -130,16 +130,16 @@ def cluster() -> Iterator[Cluster]:
         pytest.skip("Slurm's daemons are not installed: slurm-wlm and munge")
     if os.geteuid() != 0:
         pytest.skip("Slurm's daemons need root")
-    folder = Path(tempfile.mkdtemp(prefix="innkeeper-slurm-"))
+    directory = Path(tempfile.mkdtemp(prefix="innkeeper-slurm-"))
     try:
-        os.mknod(folder / "try", 0o666 | 0o020000, os.makedev(1, 3))
+        os.mknod(directory / "try", 0o666 | 0o020000, os.makedev(1, 3))
     except OSError:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
         pytest.skip("no device nodes can be made here for Slurm's GPUs")
-    made = Cluster(folder)
+    made = Cluster(directory)
     yield made
     made.close()
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)
 
 
 class Submitter:
@@ -150,13 +150,13 @@ class Submitter:
         machine.env["SLURM_CONF"] = cluster.env["SLURM_CONF"]
 
     def submit(self, *words: str) -> str:
-        output = self.machine.folder / "out-%A-%a"
+        output = self.machine.directory / "out-%A-%a"
         return self.machine.ok("slurm", "submit", f"--output={output}", *words).strip()
 
     def output(self, job: str) -> dict[str, str]:
         """Output by task; a job that is no array has one."""
         self.cluster.wait(job)
-        files = self.machine.folder.glob(f"out-{job}-*")
+        files = self.machine.directory.glob(f"out-{job}-*")
         return {path.name.rpartition("-")[2]: path.read_text() for path in files}
 
 
@@ -178,7 +178,7 @@ def test_a_job_gets_its_gpus(slurm: Submitter) -> None:
 
 def test_sweeps_and_dependencies(slurm: Submitter) -> None:
     sweep = slurm.submit("--gpus=0", "--sweep=lr=0.1,it's", "--", "sh", "-c", 'echo "$0 $lr"', "{lr}")
-    mark = slurm.machine.folder / "mark"
+    mark = slurm.machine.directory / "mark"
     first = slurm.submit("--gpus=0", "--after", sweep, "--", "touch", str(mark))
     bad = slurm.submit("--gpus=0", "--after", first, "--", "sh", "-c", f"test -e {mark} && exit 1")
     never = slurm.submit("--gpus=0", "--after", bad, "--", "touch", str(mark) + "2")
@@ -191,8 +191,8 @@ def test_sweeps_and_dependencies(slurm: Submitter) -> None:
 
 def test_inside_a_job_the_same_call_subdivides_what_slurm_gave(slurm: Submitter) -> None:
     machine = slurm.machine
-    machine.set(cards(2))
-    machine.env["TMPDIR"] = str(machine.folder)
+    machine.set(gpus(2))
+    machine.env["TMPDIR"] = str(machine.directory)
     part = f"{PROGRAM} slurm submit -- /bin/sh -c 'echo $CUDA_VISIBLE_DEVICES; sleep 0.2'"
     job = slurm.submit(
         "--gpus=1", "--", "sh", "-c",
@@ -210,7 +210,7 @@ def test_submitit_asks_in_the_same_words(slurm: Submitter, monkeypatch: pytest.M
     monkeypatch.setenv("SLURM_CONF", slurm.cluster.env["SLURM_CONF"])
 
     def executor(request: str) -> Any:
-        made = submitit.AutoExecutor(slurm.machine.folder / "log", cluster="slurm")
+        made = submitit.AutoExecutor(slurm.machine.directory / "log", cluster="slurm")
         made.update_parameters(**ours.submitit_parameters(f"{request} --time=5m"))
         return made
 

@@ -28,9 +28,9 @@ def test_plays_a_record_and_says_what_it_takes(machine: Machine, trace: Path):
     text = machine.ok("replay", str(trace))
     assert "operators a step" in text and "on a simulated H100, PCIe 5 x16" in text
     assert [line.split()[0] for line in text.splitlines()[3:]] == ["90", "80", "70", "60", "50", "40"]
-    words = ("--json", "--card", "RTX 4090", "--link", "PCIe 4 x16", "--share", "1,0.9,0.7,0.1")
+    words = ("--json", "--gpu", "RTX 4090", "--link", "PCIe 4 x16", "--share", "1,0.9,0.7,0.1")
     found = json.loads(machine.ok("replay", str(trace), *words))
-    assert (found["card"], found["link"]) == ("RTX 4090", "PCIe 4 x16")
+    assert (found["gpu"], found["link"]) == ("RTX 4090", "PCIe 4 x16")
     whole, nine, seven, tenth = found["rows"]
     assert (
         whole["planned"]["bytes_in"] == 0 and whole["planned"]["seconds"] >= found["kernel_seconds"] * 0.999
@@ -51,26 +51,26 @@ def test_says_so_where_the_room_is_too_little_and_fails_where_it_is_throughout(m
     assert "INNKEEPER_NODES" not in done.stdout, "advice for a program, and none is running"
 
 
-def test_a_card_by_any_of_its_names_with_its_link_or_of_ones_own(machine: Machine, trace: Path):
+def test_a_gpu_by_any_of_its_names_with_its_link_or_of_ones_own(machine: Machine, trace: Path):
     words = ("replay", str(trace), "--share", "0.9", "--json")
-    found = json.loads(machine.ok(*words, "--card", "NVIDIA GeForce RTX 4060 Ti"))
-    assert (found["card"], found["link"]) == ("RTX 4060 Ti", "PCIe 4 x8")
-    found = json.loads(machine.ok(*words, "--card", "h200", "--link", "pcie4x16"))
-    assert (found["card"], found["link"]) == ("H200", "PCIe 4 x16")
-    own = json.loads(machine.ok(*words, "--card", "custom:100:500:8GiB", "--link", "custom:48"))
+    found = json.loads(machine.ok(*words, "--gpu", "NVIDIA GeForce RTX 4060 Ti"))
+    assert (found["gpu"], found["link"]) == ("RTX 4060 Ti", "PCIe 4 x8")
+    found = json.loads(machine.ok(*words, "--gpu", "h200", "--link", "pcie4x16"))
+    assert (found["gpu"], found["link"]) == ("H200", "PCIe 4 x16")
+    own = json.loads(machine.ok(*words, "--gpu", "custom:100:500:8GiB", "--link", "custom:48"))
     assert own["figures"]["flops"]["bf16"] == own["figures"]["flops"]["fp32"] == 100e12
     assert (own["figures"]["bytes"], own["figures"]["link_bytes"]) == (500e9, 48e9)
-    twice = json.loads(machine.ok(*words, "--card", "custom:200:1000:8GiB", "--link", "custom:48"))
+    twice = json.loads(machine.ok(*words, "--gpu", "custom:200:1000:8GiB", "--link", "custom:48"))
     assert twice["kernel_seconds"] < own["kernel_seconds"]
 
 
-def test_the_cards_in_the_documents_are_those_that_are_known(machine: Machine, trace: Path):
+def test_the_gpus_in_the_documents_are_those_that_are_known(machine: Machine, trace: Path):
     text = (ROOT / "docs" / "settings.md").read_text()
     for kind, source, row in (
-        ("card", "gpu_table.cc", r'Figures\{\s*"([^"]+)"'),
-        ("link", "link_model.cc", r'^      \{"([^"]+)"'),
+        ("GPU", "gpu_table.cc", r'Figures\{\s*"([^"]+)"'),
+        ("Link", "link_model.cc", r'^      \{"([^"]+)"'),
     ):
-        line = re.search(rf"^{kind.title()}s: ((?:[^.]|\.\d)+)\.", text, re.MULTILINE)
+        line = re.search(rf"^{kind}s: ((?:[^.]|\.\d)+)\.", text, re.MULTILINE)
         assert line, kind
         named = re.findall(r"`([^`]+)`", line[1])
         known = re.findall(row, (ROOT / "src" / "cost" / source).read_text(), re.MULTILINE)
@@ -98,7 +98,7 @@ def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
     assert by_host["bytes_in"] == pytest.approx(by_host["bytes_out"], rel=0.01)
     assert by_host["seconds"] < eight["optimizer"]["seconds"]
     slow = json.loads(machine.ok(*words, "--json", "--host-bandwidth", "50"))
-    assert "by_host" not in slow["rows"][1]["optimizer"], "the card's step is faster than such a host's"
+    assert "by_host" not in slow["rows"][1]["optimizer"], "the GPU's step is faster than such a host's"
     assert slow["rows"][1]["planned"] == eight["planned"]
     paced = json.loads(machine.ok(*words, "--json", "--host-pace", "20", "--one-clock"))
     assert paced["host_pace_seconds"] == pytest.approx(20e-6) and paced["one_clock"] is True
@@ -110,11 +110,11 @@ def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
     [
         (("nowhere",), "cannot read nowhere"),
         (
-            ("{trace}", "--card", "H9000"),
-            '--card: "H9000" is no GPU that is known; the nearest are H200, H100, ',
+            ("{trace}", "--gpu", "H9000"),
+            '--gpu: "H9000" is no GPU that is known; the nearest are H200, H100, ',
         ),
         (
-            ("{trace}", "--card", "custom:1:2"),
+            ("{trace}", "--gpu", "custom:1:2"),
             "expected custom:TFLOPS:GB/s:SIZE, as in custom:165:1008:23GiB",
         ),
         (("{trace}", "--link", "rope"), '--link: "rope" is no link that is known; the nearest are NVMe 4, '),
@@ -128,14 +128,14 @@ def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
         (("{packed}",), "is compressed: zcat"),
         (("{garbage}",), "line 2 of the record"),
         (("{short}",), "the record has 1 steps"),
-        (("{folder}",), "cannot read"),
+        (("{directory}",), "cannot read"),
         ((), "FILE"),
     ],
 )
 def test_refuses_what_it_cannot_play(
     machine: Machine, trace: Path, tmp_path: Path, words: tuple[str, ...], says: str
 ):
-    files = {"trace": trace, "packed": TRACES / "lstm.trace.gz", "folder": tmp_path}
+    files = {"trace": trace, "packed": TRACES / "lstm.trace.gz", "directory": tmp_path}
     for name, text in (("garbage", "O fine 1:64o\nnothing\n"), ("short", "O fine 1:64o\nM step\n")):
         files[name] = tmp_path / name
         files[name].write_text(text)

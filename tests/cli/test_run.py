@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from innkeeper_program import AMD, PROGRAM, Machine, cards, uuid, visible, wait_until
+from innkeeper_program import AMD, PROGRAM, Machine, gpus, uuid, visible, wait_until
 
 
 def started(machine: Machine, count: int = 1) -> None:
@@ -17,7 +17,7 @@ def started(machine: Machine, count: int = 1) -> None:
 
 
 def test_the_command_sees_its_gpus_alone(machine: Machine):
-    machine.set(cards(4))
+    machine.set(gpus(4))
     shown = machine.ok("run", "-n", "2", "--mem", "8G", "--", "env")
     seen = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     assert seen["CUDA_VISIBLE_DEVICES"] == f"{uuid(0)},{uuid(1)}"
@@ -26,7 +26,7 @@ def test_the_command_sees_its_gpus_alone(machine: Machine):
 
 
 def test_in_a_machine_of_two_vendors_it_sees_one_s(machine: Machine):
-    machine.set(cards(3))
+    machine.set(gpus(3))
     machine.add_amd()
     both = ("-n", "2", "--mem", "8G")
     amd = ["CUDA ", "HIP 0,1", "ROCR " + ",".join(AMD)]
@@ -113,7 +113,7 @@ def test_a_gpu_outside_of_the_lease_is_refused_by_its_name(machine: Machine):
     """The error names the variable with which a script chose a GPU itself, and the lease's GPUs."""
     machine.start("run", "--", "sleep", "60")  # holds GPU 0
     wait_until(lambda: len(machine.held()) == 1)
-    script = machine.folder / "script.sh"
+    script = machine.directory / "script.sh"
     script.write_text(
         f"#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0\n{PROGRAM} pick; echo $?\n"
         f"{PROGRAM} run -- true; echo $?\n{PROGRAM} pick -n 2; echo $?\n"
@@ -156,9 +156,9 @@ def test_a_command_that_cannot_run(machine: Machine, tmp_path: Path):
     assert machine.held() == []
 
 
-def test_many_at_once_never_share_an_exclusive_card(machine: Machine):
-    machine.set(cards(4))
-    mark = f"{machine.folder}/busy-$CUDA_VISIBLE_DEVICES"
+def test_many_at_once_never_share_an_exclusive_gpu(machine: Machine):
+    machine.set(gpus(4))
+    mark = f"{machine.directory}/busy-$CUDA_VISIBLE_DEVICES"
     script = f"mkdir {mark} && sleep 0.05 && rmdir {mark}"
     jobs = [machine.start("run", "--wait", "--", "sh", "-c", script) for _ in range(24)]
     for job in jobs:

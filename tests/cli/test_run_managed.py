@@ -10,13 +10,13 @@ import pytest
 from innkeeper_program import PROGRAM, Machine, uuid
 
 SHOW = '#!/bin/sh\necho "$0"; for word in "$@"; do echo "[$word]"; done; echo "nodes=$INNKEEPER_NODES"\n'
-SHOW += 'echo "lease=$INNKEEPER_LEASE"; echo "cards=$CUDA_VISIBLE_DEVICES"\n'
+SHOW += 'echo "lease=$INNKEEPER_LEASE"; echo "gpus=$CUDA_VISIBLE_DEVICES"\n'
 
 
-def python_in(folder: Path) -> str:
+def python_in(directory: Path) -> str:
     """A Python that prints how it was started."""
-    (folder / "bin").mkdir(parents=True)
-    python = folder / "bin" / "python"
+    (directory / "bin").mkdir(parents=True)
+    python = directory / "bin" / "python"
     python.write_text(SHOW)
     python.chmod(0o755)
     return str(python)
@@ -117,9 +117,9 @@ def test_words_reach_the_script_as_they_are(machine: Machine, active: str):
 
 def test_it_leases_as_run_does(machine: Machine, active: str):
     one = run(machine, "train.py").said
-    assert one["cards"] == uuid(0) and len(one["lease"]) == 16 and one["nodes"] == ""
+    assert one["gpus"] == uuid(0) and len(one["lease"]) == 16 and one["nodes"] == ""
     part = run(machine, "-n", "2", "--mem", "8G", "train.py").said
-    assert part["cards"] == f"{uuid(0)},{uuid(1)}" and part["nodes"] == f"auto:{15 << 29}B"
+    assert part["gpus"] == f"{uuid(0)},{uuid(1)}" and part["nodes"] == f"auto:{15 << 29}B"
     machine.env["INNKEEPER_NODES"] = "cuda:1GiB,host:2GiB"
     assert run(machine, "--mem", "8G", "train.py").said["nodes"] == "cuda:1GiB,host:2GiB"
     assert machine.held() == []
@@ -128,7 +128,7 @@ def test_it_leases_as_run_does(machine: Machine, active: str):
 def test_where_no_gpu_is_wanted_none_is_leased(machine: Machine, active: str):
     machine.env["INNKEEPER_NODES"] = "sim:2x1GiB,host:2GiB"
     assert run(machine, "train.py").said["lease"] == ""
-    assert run(machine, "--gpus", "1", "train.py").said["cards"] == uuid(0)  # An explicit request gets one.
+    assert run(machine, "--gpus", "1", "train.py").said["gpus"] == uuid(0)  # An explicit request gets one.
 
 
 def test_where_there_is_no_gpu_it_runs_without(machine: Machine, active: str):
@@ -155,12 +155,12 @@ def test_processes_have_a_gpu_each(machine: Machine, active: str):
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     plain = Started(machine.ok("run", "--nproc", "2", "--", "train.py", "--nproc", "7"))
     assert plain.words == [*torchrun, "2", "train.py", "--nproc", "7"]
-    assert plain.said["cards"] == f"{uuid(0)},{uuid(1)}" and plain.said["nodes"] == ""
+    assert plain.said["gpus"] == f"{uuid(0)},{uuid(1)}" and plain.said["nodes"] == ""
     managed = run(machine, "--nproc", "2", "--mem", "8G", "train.py")
     assert managed.words == ["-m", "innkeeper", *torchrun, "2", "train.py"]
-    assert managed.said["cards"] == f"{uuid(0)},{uuid(1)}" and managed.said["nodes"] == f"auto:{15 << 29}B"
+    assert managed.said["gpus"] == f"{uuid(0)},{uuid(1)}" and managed.said["nodes"] == f"auto:{15 << 29}B"
     shared = run(machine, "--nproc", "2", "-n", "1", "--mem", "8G", "train.py")
-    assert shared.said["cards"] == uuid(0) and shared.said["nodes"] == f"auto:{7 << 29}B"
+    assert shared.said["gpus"] == uuid(0) and shared.said["nodes"] == f"auto:{7 << 29}B"
     assert Started(machine.ok("run", "--nproc", "1", "--", "a.py")).words == [*torchrun, "1", "a.py"]
     machine.env["INNKEEPER_NODES"] = "sim:1GiB"
     assert Started(machine.ok("run", "--nproc", "2", "--", "train.py")).said["lease"] == ""
@@ -168,9 +168,9 @@ def test_processes_have_a_gpu_each(machine: Machine, active: str):
 
 DIES = """
 import os, pathlib, signal, sys, time
-folder, rank = pathlib.Path(sys.argv[1]), os.environ["LOCAL_RANK"]
-(folder / rank).touch()
-while len(list(folder.iterdir())) < 2:
+directory, rank = pathlib.Path(sys.argv[1]), os.environ["LOCAL_RANK"]
+(directory / rank).touch()
+while len(list(directory.iterdir())) < 2:
     time.sleep(0.01)
 if rank == "1":
     os.kill(os.getpid(), signal.SIGKILL)
@@ -180,12 +180,12 @@ time.sleep(600)
 
 @pytest.mark.slow
 def test_a_killed_process_ends_all_of_them_and_the_lease(machine: Machine, tmp_path: Path):
-    script, folder = tmp_path / "dies.py", tmp_path / "ready"
+    script, directory = tmp_path / "dies.py", tmp_path / "ready"
     script.write_text(DIES)
-    folder.mkdir()
+    directory.mkdir()
     machine.env.pop("INNKEEPER_NODES", None)
     began = time.monotonic()
-    done = machine.run("run", "--python", sys.executable, "--nproc", "2", "--", str(script), str(folder))
+    done = machine.run("run", "--python", sys.executable, "--nproc", "2", "--", str(script), str(directory))
     assert done.returncode == 1 and "Signal 9 (SIGKILL)" in done.stderr, done.stderr
     assert machine.held() == []
     assert time.monotonic() - began < 60

@@ -29,7 +29,7 @@ def constant(text: str) -> list[str]:
     text = re.sub(r"(python [tfn]|innkeeper run).*$", r"\1", text, flags=re.MULTILINE)
     # For a user other than root the directory is not root's: removes the remarks, which a terminal may have
     # wrapped.
-    for remark in (r"^hint +folder-owner .*?\n +cure:.*?\n", r"^leases protect .*?innkeeper\s+setup\n"):
+    for remark in (r"^hint +directory-owner .*?\n +cure:.*?\n", r"^leases protect .*?innkeeper\s+setup\n"):
         text = re.sub(remark, "", text, flags=re.MULTILINE | re.DOTALL)
     # Lines about the kernel's setting and about the machine that runs the test.
     lines = [line for line in text.splitlines() if not re.match(r"\w+ +(protected-regular|container) ", line)]

@@ -19,7 +19,7 @@ from innkeeper_program import (
     FAKE,
     PROGRAM,
     Command,
-    cards,
+    gpus,
     kill_runners,
     run_command,
     uuid,
@@ -40,23 +40,23 @@ NOT_SYSTEMD = "this machine is not run by systemd"
 class Sandbox:
     """A machine where all may write to /run/lock and /dev/shm, as on Debian, and nothing is there yet."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.etc = folder / "etc"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.etc = directory / "etc"
         self.etc.mkdir()
         for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache"):
             if Path("/etc", name).exists():
                 shutil.copy(Path("/etc", name), self.etc)
-        (folder / "gpus").write_text(cards(1))
+        (directory / "gpus").write_text(gpus(1))
         for file in (PROGRAM, FAKE):
-            shutil.copy(file, folder / file.name)
-        for path in (folder, *folder.rglob("*")):
+            shutil.copy(file, directory / file.name)
+        for path in (directory, *directory.rglob("*")):
             path.chmod(0o755)
         self.env = {
-            "PATH": f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": str(folder),
-            "INNKEEPER_NVML": str(folder / FAKE.name),
-            "INNKEEPER_FAKE_NVML": str(folder / "gpus"),
+            "PATH": f"{directory}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(directory),
+            "INNKEEPER_NVML": str(directory / FAKE.name),
+            "INNKEEPER_FAKE_NVML": str(directory / "gpus"),
             "LANG": "C.UTF-8",
         }
         if run_command(*UNSHARE, "true").returncode != 0:
@@ -81,17 +81,17 @@ class Sandbox:
 
 @pytest.fixture
 def sandbox(program: Path, request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    folder = Path(tempfile.mkdtemp(prefix="innkeeper-setup-", dir="/tmp"))
-    watch_for_runners(request, folder)
-    yield Sandbox(folder)
-    kill_runners(folder)
-    shutil.rmtree(folder)
+    directory = Path(tempfile.mkdtemp(prefix="innkeeper-setup-", dir="/tmp"))
+    watch_for_runners(request, directory)
+    yield Sandbox(directory)
+    kill_runners(directory)
+    shutil.rmtree(directory)
 
 
 needs_root = pytest.mark.skipif(not AS_ROOT, reason="needs root to become another user")
 
 
-def test_it_makes_a_folder_that_protects(sandbox: Sandbox) -> None:
+def test_it_makes_a_directory_that_protects(sandbox: Sandbox) -> None:
     said = sandbox(
         """
         innkeeper setup
@@ -110,8 +110,8 @@ def test_it_makes_a_folder_that_protects(sandbox: Sandbox) -> None:
     assert {"rw", "nosuid", "nodev", "noexec", "size=65536k", "nr_inodes=16384"} <= set(options[1].split(","))
     assert uuid(0) in said
     assert '"path": "/run/innkeeper"' in said and '"weakness": null' in said
-    assert "good    lease-folder      leases are in /run/innkeeper, 0 held, 0 waiting" in said
-    assert not re.search(r"folder-owner|folder-room|other-folder|folder-rights", said)
+    assert "good    lease-directory   leases are in /run/innkeeper, 0 held, 0 waiting" in said
+    assert not re.search(r"directory-owner|directory-room|other-directory|directory-rights", said)
 
 
 def test_again_it_does_nothing(sandbox: Sandbox) -> None:
@@ -140,7 +140,7 @@ def test_what_users_had_made_before_goes(sandbox: Sandbox) -> None:
         """
     )
     assert (
-        "cannot open the lease folder /dev/shm/innkeeper: Not a directory; `innkeeper setup`, as root,"
+        "cannot open the lease directory /dev/shm/innkeeper: Not a directory; `innkeeper setup`, as root,"
         in said
     )
     assert "removed /dev/shm/innkeeper\n" in said and "removed /run/lock/innkeeper\n" in said
@@ -153,7 +153,7 @@ def test_leases_that_are_held_elsewhere_are_not_forgotten(sandbox: Sandbox) -> N
     said = sandbox(
         f"""
         innkeeper run -- sleep 60 & sleep 0.5
-        innkeeper run --wait -- true > {sandbox.folder}/waited 2>&1 & waits=$!; sleep 0.5
+        innkeeper run --wait -- true > {sandbox.directory}/waited 2>&1 & waits=$!; sleep 0.5
         innkeeper setup && exit 1; echo "code $?"
         ls -d /run/innkeeper && exit 1
         innkeeper pick && exit 1
@@ -168,7 +168,7 @@ def test_leases_that_are_held_elsewhere_are_not_forgotten(sandbox: Sandbox) -> N
     assert "removed /run/lock/innkeeper\n" in said
 
 
-def test_who_waits_in_a_folder_that_goes_is_told_and_gets_nothing_there(sandbox: Sandbox) -> None:
+def test_who_waits_in_a_directory_that_goes_is_told_and_gets_nothing_there(sandbox: Sandbox) -> None:
     # A place in the line is a lease file too, so `setup` refuses; another root directory appears by hand.
     said = sandbox(
         """
@@ -184,7 +184,7 @@ def test_who_waits_in_a_folder_that_goes_is_told_and_gets_nothing_there(sandbox:
 
 
 @needs_root
-def test_roots_folder_goes_before_anybody_elses(sandbox: Sandbox) -> None:
+def test_roots_directory_goes_before_anybody_elses(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""
         INNKEEPER_LEASE_DIR=/dev/shm/innkeeper innkeeper run -- sleep 60 & sleep 0.5
@@ -192,7 +192,7 @@ def test_roots_folder_goes_before_anybody_elses(sandbox: Sandbox) -> None:
         innkeeper pick && exit 1
         {OTHER} innkeeper pick && exit 1
         {THIRD} innkeeper run -- true && exit 1
-        innkeeper status | grep 'not used'; innkeeper doctor | grep other-folder
+        innkeeper status | grep 'not used'; innkeeper doctor | grep other-directory
         {OTHER} innkeeper lease list
         kill %1
         """
@@ -200,7 +200,7 @@ def test_roots_folder_goes_before_anybody_elses(sandbox: Sandbox) -> None:
     line = "/run/lock/innkeeper of uid 12345 is there too, and is not used: it is not root's"
     assert said.count(f"innkeeper: leases are in /dev/shm/innkeeper; {line}") == 3, "pick, pick, run"
     assert f"\nleases are in /dev/shm/innkeeper; {line}\n" in said
-    assert f"trouble other-folder      {line}" in said
+    assert f"trouble other-directory   {line}" in said
     assert said.count(f"{uuid(0)}: 0 B left") == 3
 
 
@@ -226,9 +226,10 @@ def test_a_lock_that_is_not_roots_protects_nobody_and_is_replaced(sandbox: Sandb
         f"""
         innkeeper setup > /dev/null; rm /run/innkeeper/alloc.lock
         {OTHER} innkeeper pick; stat -c 'lock %u %a' /run/innkeeper/alloc.lock
-        innkeeper status | grep friends; innkeeper doctor | grep folder-owner
+        innkeeper status | grep friends; innkeeper doctor | grep directory-owner
         {OTHER} innkeeper run -- sleep 60 & sleep 0.5
-        innkeeper setup; stat -c 'lock %u %a' /run/innkeeper/alloc.lock; stat -c 'folder %u %a' /run/innkeeper
+        innkeeper setup; stat -c 'lock %u %a' /run/innkeeper/alloc.lock
+        stat -c 'directory %u %a' /run/innkeeper
         {THIRD} innkeeper pick && exit 1; kill %1
         for kind in 'mkdir' 'ln -s /etc/passwd' 'mkfifo'; do
           rm -rf /run/innkeeper/alloc.lock; {OTHER} $kind /run/innkeeper/alloc.lock
@@ -236,9 +237,9 @@ def test_a_lock_that_is_not_roots_protects_nobody_and_is_replaced(sandbox: Sandb
         done
         """
     )
-    assert "lock 12345 444" in said and "lock 0 444" in said and "folder 0 1777" in said
+    assert "lock 12345 444" in said and "lock 0 444" in said and "directory 0 1777" in said
     assert "leases protect among friends only: /run/innkeeper/alloc.lock is not root's" in said
-    assert "hint    folder-owner" in said
+    assert "hint    directory-owner" in said
     assert said.count("made /run/innkeeper/alloc.lock\n") == 4 and said.count("regular empty file\n") == 3
 
 
@@ -266,7 +267,7 @@ def test_a_group_alone_may_take_leases_and_all_may_look(sandbox: Sandbox) -> Non
     assert "/run/innkeeper 1775 0 4321\n/run/innkeeper/alloc.lock 440 0 4321\n" in said
     assert "innkeeper run -- sleep 60" in said
     assert "cannot open /run/innkeeper/alloc.lock: Permission denied\ncode 73" in said
-    assert "trouble folder-rights" in said
+    assert "trouble directory-rights" in said
     assert "nothing to do" in said, "the second time"
     assert "/run/innkeeper 1777 0 0\n/run/innkeeper/alloc.lock 444 0 0\n" in said
     assert "--group nobodys: there is no such group" in said and "code 64" in said
@@ -299,7 +300,7 @@ def test_a_lock_that_is_held_is_named(sandbox: Sandbox) -> None:
     assert "code 75" in said
 
 
-def test_a_folder_with_other_files_in_it_stays_and_is_not_used(sandbox: Sandbox) -> None:
+def test_a_directory_with_other_files_in_it_stays_and_is_not_used(sandbox: Sandbox) -> None:
     said = sandbox(
         """
         INNKEEPER_LEASE_DIR=/dev/shm/innkeeper innkeeper pick; touch /dev/shm/innkeeper/mine
@@ -312,12 +313,12 @@ def test_a_folder_with_other_files_in_it_stays_and_is_not_used(sandbox: Sandbox)
 
 
 def test_in_a_container_doctor_says_what_to_mount_and_where_to_set_up(sandbox: Sandbox) -> None:
-    inside = sandbox.folder / "lock"  # A plain directory, like /run/lock of an image.
+    inside = sandbox.directory / "lock"  # A plain directory, like /run/lock of an image.
     inside.mkdir()
     inside.chmod(0o1777)
     said = sandbox(f"mount --bind {inside} /run/lock; container=docker innkeeper doctor --json || true")
     cures = {finding["name"]: finding["cure"] for finding in json.loads(said)["findings"]}
-    assert cures["folder-room"] == "outside of this container, as root: innkeeper setup"
+    assert cures["directory-room"] == "outside of this container, as root: innkeeper setup"
     if inside.stat().st_dev == Path("/").stat().st_dev:
         assert "docker run -v /run/innkeeper:/run/innkeeper" in cures["container"]
 
@@ -370,12 +371,12 @@ def test_it_can_be_undone(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.usefixtures("runners")
-def test_who_has_the_folder_open_when_it_goes_grants_nothing_there(sandbox: Sandbox) -> None:
+def test_who_has_the_directory_open_when_it_goes_grants_nothing_there(sandbox: Sandbox) -> None:
     # A queue's runner keeps the directory open: it must not go on in a directory that other processes do not
     # see.
     said = sandbox(
         f"""
-        export INNKEEPER_QUEUE_DIR={sandbox.folder}/queue
+        export INNKEEPER_QUEUE_DIR={sandbox.directory}/queue
         innkeeper setup > /dev/null
         job=$(innkeeper queue add -- sh -c 'sleep 1; true'); held=$(innkeeper queue add -- sleep 60)
         innkeeper queue wait $job

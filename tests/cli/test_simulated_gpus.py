@@ -20,7 +20,7 @@ def simulated(machine: Machine) -> Machine:
         "INNKEEPER_NVML": "/nowhere",
         "INNKEEPER_AMDSMI": "/nowhere",
         "INNKEEPER_NODES": "sim:2x64MiB,host:1GiB",
-        "INNKEEPER_SIM": "card=H100",
+        "INNKEEPER_SIM": "gpu=H100",
     }
     return machine
 

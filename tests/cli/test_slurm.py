@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from innkeeper_program import Machine, cards, uuid, wait_until
+from innkeeper_program import Machine, gpus, uuid, wait_until
 
 SBATCH = """#!/bin/sh
-printf '%s\\n' "$@" > {folder}/words
-cat > {folder}/script
+printf '%s\\n' "$@" > {directory}/words
+cat > {directory}/script
 [ -z "$FAIL" ] || {{ echo "sbatch: error: $FAIL" >&2; exit 3; }}
 echo "4711;cluster"
 """
@@ -21,10 +21,10 @@ class Submitter:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.bin = machine.folder / "bin"
+        self.bin = machine.directory / "bin"
         self.bin.mkdir()
         sbatch = self.bin / "sbatch"
-        sbatch.write_text(SBATCH.format(folder=machine.folder))
+        sbatch.write_text(SBATCH.format(directory=machine.directory))
         sbatch.chmod(0o755)
         machine.env["PATH"] = f"{self.bin}:/usr/bin:/bin"
         for name in [name for name in machine.env if name.startswith("SLURM_")]:
@@ -37,10 +37,10 @@ class Submitter:
         """Output of sbatch for a successful submission."""
         done = self.submit(*words)
         assert (done.returncode, done.stdout) == (0, "4711\n"), done
-        return (self.machine.folder / "words").read_text().splitlines()
+        return (self.machine.directory / "words").read_text().splitlines()
 
     def script(self) -> Path:
-        return self.machine.folder / "script"
+        return self.machine.directory / "script"
 
     def run_script(self, task: int | None = None) -> subprocess.CompletedProcess[str]:
         """Runs the script as Slurm would."""
@@ -79,7 +79,7 @@ def test_jobs_without_gpus_dependencies_and_own_options(submitter: Submitter) ->
 def test_memory_becomes_shards_where_their_size_is_known(submitter: Submitter) -> None:
     assert "--gres=shard:5" in submitter.words("--mem=9G", "--shard=2G", "--", "true")
     done = submitter.submit("--mem=9G", "--", "true")
-    assert "--gres=gpu:1" in (submitter.machine.folder / "words").read_text()
+    assert "--gres=gpu:1" in (submitter.machine.directory / "words").read_text()
     assert "whole on Slurm" in done.stderr
     assert "--gres=gpu:1" in submitter.words("--mem=9G", "--exclusive", "--shard=2G", "--", "true")
 
@@ -100,7 +100,7 @@ def test_sweeps_become_arrays(submitter: Submitter) -> None:
 
 
 def test_retries_are_a_loop_in_the_script(submitter: Submitter) -> None:
-    tries = submitter.machine.folder / "tries"
+    tries = submitter.machine.directory / "tries"
     submitter.words("--retry=2", "--", "sh", "-c", f"echo x >> {tries}; exit 5")
     assert submitter.run_script().returncode == 5
     assert tries.read_text() == "x\n" * 3
@@ -151,9 +151,9 @@ def test_dry_run_submits_nothing(submitter: Submitter) -> None:
 @pytest.mark.usefixtures("runners")
 def test_inside_a_slurm_job_its_own_gpus_are_subdivided(submitter: Submitter) -> None:
     machine = submitter.machine
-    machine.set(cards(3))
-    machine.env |= {"SLURM_JOB_ID": "77", "SLURM_JOB_GPUS": "1,2", "SLURM_TMPDIR": str(machine.folder)}
-    go = machine.folder / "go"
+    machine.set(gpus(3))
+    machine.env |= {"SLURM_JOB_ID": "77", "SLURM_JOB_GPUS": "1,2", "SLURM_TMPDIR": str(machine.directory)}
+    go = machine.directory / "go"
     script = f"echo $CUDA_VISIBLE_DEVICES; while [ ! -e {go} ]; do sleep 0.02; done"
     jobs = [machine.ok("slurm", "submit", "--", "/bin/sh", "-c", script).strip() for _ in range(3)]
     assert not submitter.script().exists()
@@ -161,10 +161,10 @@ def test_inside_a_slurm_job_its_own_gpus_are_subdivided(submitter: Submitter) ->
     go.touch()
     machine.ok("queue", "wait", "--timeout=60s", *jobs)
     got = [machine.ok("queue", "log", job).strip() for job in jobs]
-    assert set(got) == {uuid(1), uuid(2)}, "never the card that Slurm gave to others"
-    folders = [path.name for path in machine.folder.iterdir() if path.name.endswith("-slurm-77")]
-    assert len(folders) == 1
-    lock = machine.folder / folders[0] / "runner.lock"
+    assert set(got) == {uuid(1), uuid(2)}, "never the GPU that Slurm gave to others"
+    directories = [path.name for path in machine.directory.iterdir() if path.name.endswith("-slurm-77")]
+    assert len(directories) == 1
+    lock = machine.directory / directories[0] / "runner.lock"
 
     def gone() -> bool:
         pid = lock.read_text().strip()

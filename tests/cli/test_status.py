@@ -11,7 +11,7 @@ import struct
 import termios
 
 import pytest
-from innkeeper_program import PROGRAM, Machine, cards, uuid, wait_until
+from innkeeper_program import PROGRAM, Machine, gpus, uuid, wait_until
 
 TEXT, NUMBER, NULL, FLAG = str, (int, float), type(None), bool
 NUMBER_OR_NULL, TEXT_OR_NULL = (int, float, NULL), (str, NULL)
@@ -50,7 +50,7 @@ DOCUMENT = {
     "gpus": list,
     "lost": list,
     "visible": (list, NULL),
-    "lease_folder": dict,
+    "lease_directory": dict,
     "leases": list,
     "waiting": list,
     "managed": list,
@@ -82,7 +82,7 @@ def busy(machine: Machine) -> tuple[int, int]:
     run = machine.start("run", "--mem", "8G", "--", "sleep", "60")
     command = machine.command_below(run)
     used = f"  process {command} 3G\n  process {os.getpid()} 5G\n"
-    machine.set(cards(2, {0: f"  memory 139G 512M 8G\n{used}  utilization 35 10\n"}))
+    machine.set(gpus(2, {0: f"  memory 139G 512M 8G\n{used}  utilization 35 10\n"}))
     return run.pid, command
 
 
@@ -108,9 +108,9 @@ def test_json_says_who_holds_who_uses_what_is_promised_and_foreign(machine: Mach
     [
         "",
         "error nvmlInit_v2 18\n",
-        cards(1, {0: "  lost\n"}),
-        "card GPU-1000aaaa\n",
-        "garbage 7 60\n" + cards(4),
+        gpus(1, {0: "  lost\n"}),
+        "gpu GPU-1000aaaa\n",
+        "garbage 7 60\n" + gpus(4),
     ],
     ids=["none", "mismatch", "lost", "bare", "garbage"],
 )
@@ -120,14 +120,14 @@ def test_json_is_whole_on_machines_that_are_not(machine: Machine, script: str):
     machine.ok("status", "--prometheus")
 
 
-def test_json_of_a_bad_folder_says_so(machine: Machine):
+def test_json_of_a_bad_directory_says_so(machine: Machine):
     machine.leases.write_text("a file")
-    assert str(machine.leases) in document(machine)["lease_folder"]["trouble"]
+    assert str(machine.leases) in document(machine)["lease_directory"]["trouble"]
 
 
-def test_mig_instances_stand_for_their_card(machine: Machine):
+def test_mig_instances_stand_for_their_gpu(machine: Machine):
     instance = "MIG-11111111-2222-3333-4444-555555555555"
-    machine.set(cards(1, {0: f"  mig 7\ninstance {instance} 1 0\n  memory 20G 0 1G\n"}))
+    machine.set(gpus(1, {0: f"  mig 7\ninstance {instance} 1 0\n  memory 20G 0 1G\n"}))
     (gpu,) = document(machine)["gpus"]
     assert (gpu["gpu"], gpu["uuid"], gpu["mig_instance_of"]) == ("0/0", instance, uuid(0))
     assert gpu["utilization_percent"] is None and gpu["memory"]["total_bytes"] == 20 << 30
@@ -162,7 +162,7 @@ def test_prometheus_format(machine: Machine):
 
 
 def test_a_name_with_quotes_is_escaped(machine: Machine):
-    machine.set(cards(1, {0: '  name say "hi" \\ there\n'}))
+    machine.set(gpus(1, {0: '  name say "hi" \\ there\n'}))
     assert 'name="say \\"hi\\" \\\\ there"' in machine.ok("status", "--prometheus")
     assert document(machine)["gpus"][0]["name"] == 'say "hi" \\ there'
 
@@ -177,7 +177,7 @@ def test_the_table_shows_holders_and_strangers(machine: Machine):
     assert "\033" not in text
 
 
-def test_nothing_is_left_of_a_card_that_is_leased_whole(machine: Machine):
+def test_nothing_is_left_of_a_gpu_that_is_leased_whole(machine: Machine):
     machine.start("run", "--mem", "1G", "--exclusive", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 1)
     first, second = document(machine)["gpus"]
@@ -193,15 +193,15 @@ def test_a_process_in_a_part_of_a_lease_is_the_parts(machine: Machine):
     machine.start("run", "--mem", "8G", "--", str(PROGRAM), "run", "--mem", "2G", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 2)
     (inner,) = (lease["pid"] for lease in machine.held() if lease["inside"])
-    machine.set(cards(2, {0: f"  memory 139G 512M 1G\n  process {inner} 1G\n"}))
+    machine.set(gpus(2, {0: f"  memory 139G 512M 1G\n  process {inner} 1G\n"}))
     found = document(machine)
     (part,) = (lease["id"] for lease in found["leases"] if lease["inside"])
     (process,) = found["gpus"][0]["processes"]
     assert process["lease"] == part
 
 
-def test_lost_cards_are_shown(machine: Machine):
-    machine.set(cards(2, {1: "  lost\n"}))
+def test_lost_gpus_are_shown(machine: Machine):
+    machine.set(gpus(2, {1: "  lost\n"}))
     text = machine.ok("status")
     assert text.startswith("1 GPU,")
     (line,) = (line for line in text.splitlines() if line.startswith("lost: "))
@@ -261,7 +261,7 @@ def test_block_characters_need_utf8(machine: Machine, lang: str, is_block: bool)
 def test_hostile_text_stays_printable(machine: Machine):
     job = machine.start("run", "--mem", "1G", "--", "sh", "-c", "\033[2J; sleep 60")
     wait_until(lambda: len(machine.held()) == 1)
-    machine.set(cards(1, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))
+    machine.set(gpus(1, {0: f"  memory 139G 512M 1G\n  process {job.pid} 1G\n"}))
     assert "\033" not in machine.ok("status") + machine.ok("lease", "list")
 
 

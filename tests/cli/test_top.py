@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from board_file import Board
-from innkeeper_program import PROGRAM, Machine, cards, wait_until
+from innkeeper_program import PROGRAM, Machine, gpus, wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
@@ -57,10 +57,10 @@ def start(terminal: Terminal, *words: str) -> None:
     terminal.shows(r"q quit|every")
 
 
-def test_shows_cards_leases_and_plots_and_quits(machine: Machine, terminal: Terminal):
+def test_shows_gpus_leases_and_plots_and_quits(machine: Machine, terminal: Terminal):
     machine.start("run", "--mem", "8G", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 1)
-    machine.set(cards(2, {0: "  memory 139G 512M 69G\n  utilization 50 0\n"}))
+    machine.set(gpus(2, {0: "  memory 139G 512M 69G\n  utilization 50 0\n"}))
     start(terminal, "--interval", "0.5")
     terminal.shows(r"promised 8\.0")
     terminal.shows("▄▄▄.* 50%.*▄▄▄.* 50%")  # Memory and utilisation over time.
@@ -73,7 +73,7 @@ def test_shows_cards_leases_and_plots_and_quits(machine: Machine, terminal: Term
 def test_refreshes(machine: Machine, terminal: Terminal):
     start(terminal, "--interval", "0.5")
     terminal.shows("2 GPUs")
-    machine.set(cards(3))
+    machine.set(gpus(3))
     terminal.shows("3 GPUs")
 
 
@@ -107,7 +107,7 @@ def test_keys(machine: Machine, terminal: Terminal):
     terminal.shows(r"every 0\.5 s")
 
 
-def test_a_chosen_card_shows_its_own_leases(machine: Machine, terminal: Terminal):
+def test_a_chosen_gpu_shows_its_own_leases(machine: Machine, terminal: Terminal):
     machine.start("run", "--", "sleep", "77")
     wait_until(lambda: len(machine.held()) == 1)
     machine.start("run", "--", "sleep", "88")
@@ -140,7 +140,7 @@ def test_control_z_and_back(terminal: Terminal):
 
 @pytest.mark.parametrize(("width", "height"), [(20, 5), (40, 10), (80, 3), (132, 40)])
 def test_any_size_of_terminal(machine: Machine, width: int, height: int):
-    machine.set(cards(8))
+    machine.set(gpus(8))
     made = Terminal(machine, width, height)
     try:
         made.type(f"{PROGRAM} top", "Enter")
@@ -172,11 +172,11 @@ def test_no_driver_is_said_and_waited_for(machine: Machine, terminal: Terminal):
     assert "promised" not in terminal.screen()
 
 
-def test_shows_what_managed_devices_hold_of_the_chosen_card(machine: Machine, terminal: Terminal):
+def test_shows_what_managed_devices_hold_of_the_chosen_gpu(machine: Machine, terminal: Terminal):
     machine.ok("status")  # makes the directory
     board = Board(machine.leases)
     board.add(4242, "python big.py", "node=cuda:0 139586437120 68719476736 137438953472 512 90000\n")
-    machine.set(cards(2, {0: "  process 4242 64G\n"}))
+    machine.set(gpus(2, {0: "  process 4242 64G\n"}))
     start(terminal)
     terminal.shows(r"4242 +cuda:0 +64\.0 / 130\.0")
     terminal.type("Down")

@@ -55,13 +55,13 @@ def test_several_leases_are_released_or_none(machine: Machine) -> None:
     assert machine.ok("lease", "list").startswith("no leases in ")
 
 
-def test_a_lease_folder_that_depends_on_where_one_is(machine: Machine) -> None:
-    folder = {"INNKEEPER_LEASE_DIR": "leases"}
-    done = machine.run("pick", env=folder)
+def test_a_lease_directory_that_depends_on_where_one_is(machine: Machine) -> None:
+    directory = {"INNKEEPER_LEASE_DIR": "leases"}
+    done = machine.run("pick", env=directory)
     assert done.returncode == 73 and 'INNKEEPER_LEASE_DIR is "leases"' in done.stderr
-    shown = machine.ok("status", env=folder)
-    first, _, card, *_ = shown.splitlines()
-    assert first.endswith(", leases not known") and card.count(" ?") >= 4
+    shown = machine.ok("status", env=directory)
+    first, _, gpu, *_ = shown.splitlines()
+    assert first.endswith(", leases not known") and gpu.count(" ?") >= 4
 
 
 def test_more_gpus_than_there_are(jobs: Jobs) -> None:
@@ -87,15 +87,15 @@ def test_a_job_does_not_wait_for_itself(jobs: Jobs) -> None:
     assert "is the one in which this runs: it cannot wait for its own end" in jobs.log(named)
 
 
-def test_a_job_whose_folder_is_gone_says_so(jobs: Jobs, tmp_path: Path) -> None:
-    folder = tmp_path / "gone"
-    folder.mkdir()
+def test_a_job_whose_directory_is_gone_says_so(jobs: Jobs, tmp_path: Path) -> None:
+    directory = tmp_path / "gone"
+    directory.mkdir()
     jobs("pause")
-    job = jobs.add("-n0", "--directory", str(folder), "--", "true")
-    folder.rmdir()
+    job = jobs.add("-n0", "--directory", str(directory), "--", "true")
+    directory.rmdir()
     jobs("resume")
     assert jobs.wait(job) == 1
-    assert jobs.log(job) == f"innkeeper: the job's folder {folder}: No such file or directory\n"
+    assert jobs.log(job) == f"innkeeper: the job's directory {directory}: No such file or directory\n"
 
 
 def test_the_lease_of_a_job_names_it(jobs: Jobs) -> None:
@@ -104,5 +104,5 @@ def test_the_lease_of_a_job_names_it(jobs: Jobs) -> None:
     jobs("cancel", job)
 
 
-def test_an_empty_folder_of_roots_is_no_weakness(machine: Machine) -> None:
+def test_an_empty_directory_of_roots_is_no_weakness(machine: Machine) -> None:
     assert "is not root's" not in machine.run("status").stderr + machine.run("doctor").stdout

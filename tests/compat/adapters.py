@@ -27,8 +27,8 @@ at {commit}, {passed} of {tried} tests pass.
 
 def tried(choice: str) -> list[dict[str, Any]]:
     """A row for each test."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.xml"
         files = [str(TESTS / f"test_{name}.py") for name in ("libraries", "lightning")]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-n", str(min(os.cpu_count() or 1, 4)),

@@ -63,8 +63,8 @@ The same tests on the managed device, on one simulated GPU, against the CPU's bi
 
 def run(loaded: bool, device: str, choice: str) -> Run:
     """Result of each test: a digest of its results, ``failed``, or ``skipped``."""
-    with tempfile.TemporaryDirectory() as folder:
-        report, digests = Path(folder) / "report.xml", Path(folder) / "found.json"
+    with tempfile.TemporaryDirectory() as directory:
+        report, digests = Path(directory) / "report.xml", Path(directory) / "found.json"
         environment = os.environ | {
             "PYTORCH_OWN_LOADED": "1" if loaded else "0",
             "PYTORCH_OWN_DEVICE": device,
@@ -75,7 +75,7 @@ def run(loaded: bool, device: str, choice: str) -> Run:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(OWN),
              "-c", os.devnull, f"--junitxml={report}", f"{OWN}/test_databases.py", "-k", choice or "test"],
-            env=environment, cwd=folder, capture_output=True, text=True, check=False,
+            env=environment, cwd=directory, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if not report.exists() or not digests.exists():
             raise SystemExit(done.stdout + done.stderr)

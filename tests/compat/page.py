@@ -123,8 +123,8 @@ def scripts(found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Reads the rows of each part that ran, and writes the page."""
-    folder, target = map(Path, sys.argv[1:])
-    found = {file.stem: json.loads(file.read_text()) for file in folder.glob("*.json")}
+    directory, target = map(Path, sys.argv[1:])
+    found = {file.stem: json.loads(file.read_text()) for file in directory.glob("*.json")}
     text = HEAD + "".join(models(library, found[library]) for library in LIBRARIES if library in found)
     if "scripts" in found:
         text += scripts(found["scripts"])

@@ -91,14 +91,14 @@ def run(script: Script, nodes: str = "") -> dict[str, Any]:
     if nodes:
         environment["INNKEEPER_NODES"] = nodes
         start, options = script.start, ["--managed"]
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.json"
         words = [HERE / "run_script.py", report, HERE / "scripts" / f"{script.file}.py", *options]
         try:
             done = subprocess.run(
                 [*start, *map(str, words)],
                 env=environment,
-                cwd=folder,
+                cwd=directory,
                 capture_output=True,
                 text=True,
                 timeout=LIMIT_S,

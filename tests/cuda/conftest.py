@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-os.environ.setdefault("FAKE_CUDA_CARDS", "2")
+os.environ.setdefault("FAKE_CUDA_GPUS", "2")
 os.environ.setdefault("FAKE_CUDA_MEMORY", str(256 << 20))
 os.environ.setdefault("INNKEEPER_NODES", "cuda:0:64MiB,host:1GiB")
 # Measurements of fake GPUs must not reach the user's programs.

@@ -1,6 +1,6 @@
 """Fails the n-th call to CUDA of a training step, for every n, on one GPU or two.
 
-    python tests/cuda/cuda_sweep.py WORKLOAD CARDS [EVERY]
+    python tests/cuda/cuda_sweep.py WORKLOAD GPUS [EVERY]
 
 Each n begins from the same saved state, and must end as tests/support/python/fault_sweep.py requires. The
 step completes with the right result, or raises an error of the GPU (never want of memory). After an error
@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "support" / "python")]
 os.environ["INNKEEPER_TEST_ON"] = "cuda"
-os.environ.setdefault("FAKE_CUDA_CARDS", "2")
+os.environ.setdefault("FAKE_CUDA_GPUS", "2")
 os.environ.setdefault("FAKE_CUDA_MEMORY", str(256 << 20))
 
 import fake  # noqa: E402
@@ -71,7 +71,7 @@ def lose(count: int, nth: int) -> bool:
         error = str(raised)
         assert "CUDA" in error and not isinstance(raised, torch.OutOfMemoryError), error
     fake.ask("cancel_failures")
-    lost = [card for card in range(count) if fake.ask("broken", card)]
+    lost = [gpu for gpu in range(count) if fake.ask("broken", gpu)]
     for i, tensor in enumerate(safe):
         assert torch.equal(tensor.cpu(), torch.full((64,), float(i))), (nth, i, error)
     for i, tensor in enumerate(others):
@@ -79,14 +79,14 @@ def lose(count: int, nth: int) -> bool:
         try:
             assert torch.equal(tensor.cpu(), torch.full((64,), float(i + 1))), (nth, i, error)
         except torch.AcceleratorError as gone:
-            assert any(f"cuda:{card}" in where for card in lost), (nth, where, lost, str(gone))
+            assert any(f"cuda:{gpu}" in where for gpu in lost), (nth, where, lost, str(gone))
             assert "lost" in str(gone), gone
     innkeeper.manager().check_invariants()
     del work, others, safe, tensor
     gc.collect()
     innkeeper.manager().check_invariants()
-    for card in range(count):
-        fake.ask("repair", card)
+    for gpu in range(count):
+        fake.ask("repair", gpu)
     return error is None
 
 

@@ -64,10 +64,10 @@ def late() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def others_hold(card: int, size: int) -> Iterator[None]:
+def others_hold(gpu: int, size: int) -> Iterator[None]:
     """Makes other processes hold this many bytes of a GPU's memory meanwhile."""
-    ask("set_others", card, size)
+    ask("set_others", gpu, size)
     try:
         yield
     finally:
-        ask("set_others", card, 0)
+        ask("set_others", gpu, 0)

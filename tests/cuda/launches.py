@@ -9,15 +9,15 @@ import sys
 from pathlib import Path
 
 INTERPRETED = {"TRITON_INTERPRET": "1"}
-LAUNCH = re.compile(r"no card runs (\w+) here, launched at card (\d+)")  # a kernel's name, and the GPU
+LAUNCH = re.compile(r"no GPU runs (\w+) here, launched at GPU (\d+)")  # a kernel's name, and the GPU
 
 
 def run(script: str, nodes: str, cache: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     """Result of a script, which must end well."""
-    folders = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
+    directories = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env=os.environ | {"INNKEEPER_NODES": nodes} | folders | settings,
+        env=os.environ | {"INNKEEPER_NODES": nodes} | directories | settings,
         capture_output=True,
         text=True,
         timeout=600,

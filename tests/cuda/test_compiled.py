@@ -58,15 +58,15 @@ print(y.device.type, sum(ops.values()), ops["host"], y.sum().item())
 """
 
 
-def test_a_cache_is_shared_with_machines_that_have_no_card_and_with_plain_cuda(tmp_path: Path):
+def test_a_cache_is_shared_with_machines_that_have_no_gpu_and_with_plain_cuda(tmp_path: Path):
     managed, cuda = SHARED.replace("DEVICE", "'managed'"), SHARED.replace("DEVICE", "'cuda:0'")
     _, total, on_host, result = run(managed, "host:1GiB", tmp_path).stdout.split()
     assert total == on_host
     assert any(tmp_path.iterdir()), "there is nothing to take"
-    card = "cuda:0:64MiB,host:1GiB"
+    gpu = "cuda:0:64MiB,host:1GiB"
     for _ in range(2):  # Compiles, then takes the graph from the cache.
-        assert run(cuda, card, tmp_path, **INTERPRETED).stdout.split() == ["cuda", "0", "0", result]
-        found = run(managed, card, tmp_path, **INTERPRETED).stdout.split()
+        assert run(cuda, gpu, tmp_path, **INTERPRETED).stdout.split() == ["cuda", "0", "0", result]
+        found = run(managed, gpu, tmp_path, **INTERPRETED).stdout.split()
         assert (found[0], found[2:]) == ("managed", ["0", result])
 
 
@@ -145,7 +145,7 @@ print([node["ops"] for node in innkeeper.stats()["nodes"].values()][-1])
     assert done.stdout.strip() == "0"
 
 
-def test_kernels_are_compiled_for_a_card_and_launched_where_the_operands_are(tmp_path: Path):
+def test_kernels_are_compiled_for_a_gpu_and_launched_where_the_operands_are(tmp_path: Path):
     script = (
         MODEL
         + """
@@ -158,9 +158,9 @@ with innkeeper.on("cuda:1"):
 """
     )
     nodes = "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"
-    before, after = run(script, nodes, tmp_path, FAKE_CUDA_CARDS="2").stderr.split("\n--\n")
-    assert {card for _, card in LAUNCH.findall(before)} == {"0"}
-    assert {card for _, card in LAUNCH.findall(after)} == {"1"}
+    before, after = run(script, nodes, tmp_path, FAKE_CUDA_GPUS="2").stderr.split("\n--\n")
+    assert {gpu for _, gpu in LAUNCH.findall(before)} == {"0"}
+    assert {gpu for _, gpu in LAUNCH.findall(after)} == {"1"}
     assert {name for name, _ in LAUNCH.findall(before)} == {name for name, _ in LAUNCH.findall(after)}
     assert any(tmp_path.rglob("*.cubin")), "nothing was compiled"
 
@@ -220,7 +220,7 @@ compiled = torch.compile(lambda x, y: (x @ y).sum(-1) + (x * 2).sum(), options=o
     assert LAUNCH.findall(done.stderr)
 
 
-def test_what_was_compiled_for_cards_says_so_where_there_are_none(tmp_path: Path):
+def test_what_was_compiled_for_gpus_says_so_where_there_are_none(tmp_path: Path):
     script = """
 import gc
 import innkeeper, torch

@@ -26,7 +26,7 @@ def failing_copies(count: int, says: str) -> Iterator[None]:
         yield
 
 
-def test_a_copy_that_fails_in_an_eviction_is_the_card_s_error() -> None:
+def test_a_copy_that_fails_in_an_eviction_is_the_gpu_s_error() -> None:
     pairs = many(8)
     with failing_copies(1, r"copying 8.0 MiB to the host failed: CUDA error: unknown"):
         torch.zeros(8 * MIB, dtype=torch.uint8, device="managed")
@@ -47,7 +47,7 @@ def test_another_victim_may_leave_instead() -> None:
     check(pairs)
 
 
-def test_so_it_is_when_the_card_itself_was_full() -> None:
+def test_so_it_is_when_the_gpu_itself_was_full() -> None:
     pairs = many(4)
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]
@@ -108,7 +108,7 @@ def test_a_copy_whose_wait_failed_is_over_before_others_have_its_memory() -> Non
 
 
 @pytest.mark.parametrize("call", ["cudaEventSynchronize", "cudaDeviceSynchronize"])
-def test_also_where_the_wait_for_the_card_fails_once_more(call: str) -> None:
+def test_also_where_the_wait_for_the_gpu_fails_once_more(call: str) -> None:
     innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
     with innkeeper.on("cuda:0"):
         x = torch.ones(MIB).to("managed").add_(1)
@@ -129,7 +129,7 @@ def test_also_where_the_wait_for_the_card_fails_once_more(call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent"])
-def test_a_copy_between_cards_of_which_a_part_fails_is_over_before_others_have_its_memory(call: str) -> None:
+def test_a_copy_between_gpus_of_which_a_part_fails_is_over_before_others_have_its_memory(call: str) -> None:
     innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
     for skipped in range(8):
         with innkeeper.on("cuda:0"):
@@ -147,7 +147,7 @@ def test_a_copy_between_cards_of_which_a_part_fails_is_over_before_others_have_i
 
 
 @pytest.mark.parametrize("call", ["cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent"])
-def test_a_stream_of_the_programs_own_waits_where_the_card_takes_no_event(call: str) -> None:
+def test_a_stream_of_the_programs_own_waits_where_the_gpu_takes_no_event(call: str) -> None:
     side = torch.cuda.Stream()
     for skipped in range(4):
         managed = torch.ones(MIB, device="managed")
@@ -166,7 +166,7 @@ def test_a_stream_of_the_programs_own_waits_where_the_card_takes_no_event(call: 
 
 
 @pytest.mark.parametrize("call", ["cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent"])
-def test_a_failure_leaves_the_program_on_its_card(call: str) -> None:
+def test_a_failure_leaves_the_program_on_its_gpu(call: str) -> None:
     innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
     torch.cuda.set_device(0)
     for skipped in range(3):
@@ -200,14 +200,14 @@ def broken_after() -> Iterator[None]:
     """The fake's own mercy: after the test the GPU works again."""
     yield
     gc.collect()
-    for card in (0, 1):
-        ask("repair", card)
+    for gpu in (0, 1):
+        ask("repair", gpu)
     torch.cuda.synchronize()
 
 
 @pytest.mark.usefixtures("broken_after")
 @pytest.mark.parametrize("error", [ILLEGAL_ADDRESS, UNKNOWN])
-def test_a_card_that_is_gone_takes_with_it_what_it_alone_held_by_name(error: int) -> None:
+def test_a_gpu_that_is_gone_takes_with_it_what_it_alone_held_by_name(error: int) -> None:
     innkeeper.configure(BOTH)
     with innkeeper.on("cuda:0"):
         alone = pattern(0).to("managed").add_(1)
@@ -237,7 +237,7 @@ def test_a_card_that_is_gone_takes_with_it_what_it_alone_held_by_name(error: int
 
 
 @pytest.mark.usefixtures("broken_after", "late")
-def test_what_was_on_its_way_down_when_the_card_went_is_lost_with_its_reason() -> None:
+def test_what_was_on_its_way_down_when_the_gpu_went_is_lost_with_its_reason() -> None:
     innkeeper.configure(BOTH)
     with innkeeper.on("cuda:0"):
         tensor = pattern(0).to("managed").add_(1)
@@ -251,7 +251,7 @@ def test_what_was_on_its_way_down_when_the_card_went_is_lost_with_its_reason() -
 
 
 @pytest.mark.usefixtures("broken_after")
-def test_what_had_been_waited_for_is_safe_whatever_the_card_says_later() -> None:
+def test_what_had_been_waited_for_is_safe_whatever_the_gpu_says_later() -> None:
     innkeeper.configure(BOTH)
     with innkeeper.on("cuda:0"):
         tensor = pattern(0).to("managed").add_(1)
@@ -262,7 +262,7 @@ def test_what_had_been_waited_for_is_safe_whatever_the_card_says_later() -> None
 
 
 @pytest.mark.usefixtures("broken_after")
-def test_the_nodes_can_be_configured_anew_without_the_card_that_is_gone() -> None:
+def test_the_nodes_can_be_configured_anew_without_the_gpu_that_is_gone() -> None:
     innkeeper.configure(BOTH)
     with innkeeper.on("cuda:0"):
         tensor = pattern(0).to("managed").add_(1)
@@ -276,7 +276,7 @@ def test_the_nodes_can_be_configured_anew_without_the_card_that_is_gone() -> Non
     assert torch.equal(pattern(3).to("managed").add_(1).cpu(), pattern(3) + 1)
 
 
-def test_a_broken_card_is_told_from_one_call_that_failed() -> None:
+def test_a_broken_gpu_is_told_from_one_call_that_failed() -> None:
     tensor = pattern(0).to("managed").add_(1)
     fail("cudaMemcpyAsync")
     with pytest.raises(torch.AcceleratorError, match="unknown error") as once:

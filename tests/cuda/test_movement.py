@@ -10,7 +10,7 @@ from patterns import check, many, node, pattern
 import torch
 
 
-def test_more_than_the_card_holds_comes_back() -> None:
+def test_more_than_the_gpu_holds_comes_back() -> None:
     pairs = many(20)
     for _ in range(3):
         check([(original, managed.clone()) for original, managed in pairs])
@@ -113,7 +113,7 @@ def test_kernels_do_not_wait_for_evictions() -> None:
     assert torch.equal(back.cpu(), second)
 
 
-def test_moves_between_two_cards_are_ordered_both_ways() -> None:
+def test_moves_between_two_gpus_are_ordered_both_ways() -> None:
     innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
     pairs = many(14)
     for i, (original, managed) in enumerate(pairs):
@@ -126,7 +126,7 @@ def test_moves_between_two_cards_are_ordered_both_ways() -> None:
     assert innkeeper.stats()["bytes_between"] > 0
 
 
-def test_a_full_card_is_relieved_by_its_peer() -> None:
+def test_a_full_gpu_is_relieved_by_its_peer() -> None:
     innkeeper.configure("cuda:0:32MiB,cuda:1:128MiB,host:1GiB")
     pairs = []
     for i in range(6):

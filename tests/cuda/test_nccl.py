@@ -50,18 +50,18 @@ def test_they_give_what_gloo_gives_on_the_cpu(torchrun: Torchrun, case: str) -> 
 
 
 @pytest.mark.parametrize("said", ["", "gloo"])
-def test_bytes_stay_on_the_cards_unless_gloo_is_asked_for(
+def test_bytes_stay_on_the_gpus_unless_gloo_is_asked_for(
     torchrun: Torchrun, tmp_path: Path, said: str
 ) -> None:
     script = tmp_path / "where.py"
     script.write_text(WHERE)
     for line in told(torchrun, script, *said.split()):
         rank, places = line.split(" ", 1)
-        card = "host" if said == "gloo" else f"cuda:{rank}"
-        assert places == str([card, card, "host"]), "NCCL does nothing with bits"
+        gpu = "host" if said == "gloo" else f"cuda:{rank}"
+        assert places == str([gpu, gpu, "host"]), "NCCL does nothing with bits"
 
 
-def test_processes_of_one_card_go_by_the_host(torchrun: Torchrun, tmp_path: Path) -> None:
+def test_processes_of_one_gpu_go_by_the_host(torchrun: Torchrun, tmp_path: Path) -> None:
     script = tmp_path / "where.py"
     script.write_text(WHERE)
     said = told(torchrun, script, nodes="cuda:0:32MiB,host:512MiB")

@@ -34,7 +34,7 @@ def test_memory_that_others_took_is_made_up_for_by_evicting() -> None:
     check(pairs)
 
 
-def test_a_card_that_others_filled_is_out_of_memory_with_the_numbers_and_recovers() -> None:
+def test_a_gpu_that_others_filled_is_out_of_memory_with_the_numbers_and_recovers() -> None:
     torch.cuda.empty_cache()
     with (
         others_hold(0, torch.cuda.mem_get_info()[0]),
@@ -62,7 +62,7 @@ def test_emptying_the_cache_under_work_is_harmless() -> None:
     check([(original + 1, managed) for original, managed in pairs])
 
 
-def test_emptying_the_cache_waits_for_the_work_of_every_card() -> None:
+def test_emptying_the_cache_waits_for_the_work_of_every_gpu() -> None:
     """PyTorch 2.11 asks for the stream of the GPU that is current, whose handle is every GPU's."""
     with torch.cuda.device(1):
         operand = torch.full((8 * MIB,), 2.0, device="cuda:1")
@@ -216,7 +216,7 @@ def test_a_prefetch_inside_a_capture_waits_for_its_end() -> None:
     assert node()["recount"] == node()["resident"] <= node()["budget"]
 
 
-def test_segments_of_the_cards_allocator_grow() -> None:
+def test_segments_of_the_gpus_allocator_grow() -> None:
     tensors = [torch.ones(MIB, device="managed") for _ in range(4)]
     segments = torch.cuda.memory_snapshot()
     assert segments
@@ -224,7 +224,7 @@ def test_segments_of_the_cards_allocator_grow() -> None:
     del tensors
 
 
-def test_what_the_cards_allocator_keeps_stays_near_the_budget() -> None:
+def test_what_the_gpus_allocator_keeps_stays_near_the_budget() -> None:
     for stream in [torch.cuda.Stream() for _ in range(4)]:  # Each stream has segments of its own.
         with torch.cuda.stream(stream):
             torch.ones(12 * MIB, device="cuda")
@@ -233,7 +233,7 @@ def test_what_the_cards_allocator_keeps_stays_near_the_budget() -> None:
     assert torch.cuda.memory_reserved() <= 132 << 20
 
 
-def test_copies_between_own_tensors_of_two_cards() -> None:
+def test_copies_between_own_tensors_of_two_gpus() -> None:
     innkeeper.configure("cuda:0:64MiB,cuda:1:64MiB,host:1GiB")
     a = torch.arange(MIB, device="cuda:0")
     b = a.to("cuda:1", non_blocking=True)

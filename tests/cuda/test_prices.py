@@ -62,10 +62,10 @@ def test_what_was_measured_is_kept_for_later_programs(tmp_path: Path) -> None:
         assert done.returncode == 0 and done.stdout == "36.0\n", done.stderr[-2000:]
         return sum("measured of cuda:0" in line for line in done.stderr.splitlines())
 
-    folder = tmp_path / "innkeeper" / "gpus"
-    assert measured(INNKEEPER_PROBE="off") == 0 and not folder.exists()
+    directory = tmp_path / "innkeeper" / "gpus"
+    assert measured(INNKEEPER_PROBE="off") == 0 and not directory.exists()
     assert measured() == 1
-    (file,) = folder.iterdir()
+    (file,) = directory.iterdir()
     rates = dict(line.split(": ", 1) for line in file.read_text().splitlines())
     assert file.name == rates["uuid"] + ".rates" and rates["uuid"].startswith("GPU-")
     assert float(rates["bytes"]) > 0 and rates["shared"] == "no"

@@ -44,7 +44,7 @@ def run(script: str, fresh: bool = False, **environment: str) -> subprocess.Comp
     settings = {
         "PYTHONPATH": PATH,
         "INNKEEPER_NODES": "cuda:0:64MiB,host:1GiB",
-        "FAKE_CUDA_CARDS": "2",
+        "FAKE_CUDA_GPUS": "2",
         "FAKE_CUDA_MEMORY": str(256 * MIB),
     }
     environment = os.environ | settings | environment
@@ -58,8 +58,8 @@ def run(script: str, fresh: bool = False, **environment: str) -> subprocess.Comp
             timeout=120,
             check=False,
         )
-    with tempfile.TemporaryDirectory() as folder:
-        output, errors = Path(folder, "output"), Path(folder, "errors")
+    with tempfile.TemporaryDirectory() as directory:
+        output, errors = Path(directory, "output"), Path(directory, "errors")
         order = {"script": script, "environment": environment, "output": str(output), "errors": str(errors)}
         print(json.dumps(order), file=run.ready.stdin, flush=True)
         status = int(run.ready.stdout.readline())
@@ -121,7 +121,7 @@ atexit.register(lambda: pairs[3][1].add_(1).cpu())
     )
 
 
-def test_a_process_whose_card_is_gone_ends_in_order() -> None:
+def test_a_process_whose_gpu_is_gone_ends_in_order() -> None:
     passes(
         """
 pairs = many(12)
@@ -136,7 +136,7 @@ except torch.AcceleratorError as error:
     )
 
 
-def test_an_old_driver_is_named_where_a_card_is_asked_for() -> None:
+def test_an_old_driver_is_named_where_a_gpu_is_asked_for() -> None:
     done = run('torch.ones(3, device="managed")', FAKE_CUDA_DRIVER="12080")
     assert done.returncode == 1
     assert "cuda:0" in done.stderr.splitlines()[-1], done.stderr[-500:]
@@ -147,15 +147,15 @@ def test_an_old_driver_is_named_where_a_card_is_asked_for() -> None:
     )
 
 
-def test_a_machine_without_cards_is_the_host() -> None:
+def test_a_machine_without_gpus_is_the_host() -> None:
     passes('assert innkeeper.where(torch.ones(3, device="managed")) == ["host"]',
-           FAKE_CUDA_CARDS="0", INNKEEPER_NODES="")  # fmt: skip
+           FAKE_CUDA_GPUS="0", INNKEEPER_NODES="")  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("visible", "first"), [("1,0", 0xA1), ("0,1", 0xA0), ("GPU-a1", 0xA1), ("1", 0xA1), ("1,9,0", 0xA1)]
 )
-def test_nodes_are_the_visible_cards_in_their_order(visible: str, first: int) -> None:
+def test_nodes_are_the_visible_gpus_in_their_order(visible: str, first: int) -> None:
     passes(
         f"""
 count = torch.cuda.device_count()
@@ -197,8 +197,8 @@ assert innkeeper.stats()["evictions"] > 0
     )
 
 
-def test_a_card_that_shares_the_host_s_memory_leaves_it_a_little(tmp_path: Path) -> None:
-    machine = {"FAKE_CUDA_UNIFIED": "1", "FAKE_CUDA_CARDS": "1"}
+def test_a_gpu_that_shares_the_host_s_memory_leaves_it_a_little(tmp_path: Path) -> None:
+    machine = {"FAKE_CUDA_UNIFIED": "1", "FAKE_CUDA_GPUS": "1"}
     passes(
         """
 budgets = {name: node["budget"] for name, node in innkeeper.stats()["nodes"].items()}
@@ -236,9 +236,9 @@ print(list(innkeeper.manager().nodes), innkeeper.manager().budget("cuda:" + sys.
 
 
 @pytest.mark.parametrize("nodes", ["auto", "cuda"])
-def test_processes_of_torchrun_part_the_cards(nodes: str) -> None:
-    def said(rank: int, count: int, card: int, nodes: str = nodes) -> str:
-        script = f"sys.argv.append('{card}')\n{SHARE}"
+def test_processes_of_torchrun_part_the_gpus(nodes: str) -> None:
+    def said(rank: int, count: int, gpu: int, nodes: str = nodes) -> str:
+        script = f"sys.argv.append('{gpu}')\n{SHARE}"
         share = {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(count)}
         return passes(script, INNKEEPER_NODES=nodes, **share).strip()
 
@@ -248,7 +248,7 @@ def test_processes_of_torchrun_part_the_cards(nodes: str) -> None:
     assert said(1, 3, 1) == f"['cuda:1', 'host'] {whole}"
     node, half = said(2, 3, 0).rsplit(" ", 1)
     assert node == "['cuda:0', 'host']" and abs(int(half) - whole // 2) <= 1
-    assert int(said(1, 2, 0, "cuda:0").rsplit(" ", 1)[1]) == int(half), "all name the same card"
+    assert int(said(1, 2, 0, "cuda:0").rsplit(" ", 1)[1]) == int(half), "all name the same GPU"
     assert said(1, 2, 1, f"{nodes}:32MiB") == "['cuda:1', 'host'] 32"
 
 
@@ -266,7 +266,7 @@ print(fake.ask("used", 0) // MIB)
     assert int(passes(script).split()[0]) < 64
 
 
-def test_without_growth_a_card_that_has_less_is_refused_and_another_machine_goes_on() -> None:
+def test_without_growth_a_gpu_that_has_less_is_refused_and_another_machine_goes_on() -> None:
     passes(
         """
 with fake.others_hold(0, 224 * MIB):

@@ -20,10 +20,10 @@ def sweep(*arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("cards", ["1", "2"])
+@pytest.mark.parametrize("gpus", ["1", "2"])
 @pytest.mark.parametrize("workload", ["tiny", "optimizer"])
-def test_a_step_survives_any_call_that_fails_once(workload: str, cards: str) -> None:
-    report = sweep(workload, cards)
+def test_a_step_survives_any_call_that_fails_once(workload: str, gpus: str) -> None:
+    report = sweep(workload, gpus)
     assert report["evictions"] > 0
     tried = sum(row.get("passed", 0) + row.get("failed", 0) for row in report["outcome"].values())
     assert tried == report["calls"] > 100
@@ -31,6 +31,6 @@ def test_a_step_survives_any_call_that_fails_once(workload: str, cards: str) -> 
         assert report["outcome"][call]["failed"] > 0, call
 
 
-@pytest.mark.parametrize("cards", ["1", "2"])
-def test_a_card_that_goes_for_good_at_any_call_takes_nothing_else_with_it(cards: str) -> None:
-    assert sweep("lost", cards, "3")["tried"] > 50
+@pytest.mark.parametrize("gpus", ["1", "2"])
+def test_a_gpu_that_goes_for_good_at_any_call_takes_nothing_else_with_it(gpus: str) -> None:
+    assert sweep("lost", gpus, "3")["tried"] > 50

@@ -46,6 +46,6 @@ def test_they_are_launched_where_the_operands_are(tmp_path: Path):
     script = tmp_path / "script.py"  # Triton reads its kernels' source.
     script.write_text(SCRIPT)
     nodes = "cuda:0:64MiB,cuda:1:64MiB,host:1GiB"
-    done = run(f"import runpy; runpy.run_path({str(script)!r})", nodes, tmp_path, FAKE_CUDA_CARDS="2")
+    done = run(f"import runpy; runpy.run_path({str(script)!r})", nodes, tmp_path, FAKE_CUDA_GPUS="2")
     assert LAUNCH.findall(done.stderr) == [("add", "0"), ("double", "0"), ("add", "1")]
     assert done.stdout.splitlines() == ["['cuda:0'] ['cuda:0'] 0", "['cuda:1']"]

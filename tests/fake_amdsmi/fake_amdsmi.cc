@@ -32,8 +32,8 @@ constexpr uintptr_t kDeviceMark = 1;
 
 // Each GPU is in a socket of its own.
 template <class Handle>
-Handle handle_of(uintptr_t generation, size_t card, uintptr_t mark) {
-  return reinterpret_cast<Handle>((generation << 24) | (card << 12) | mark);
+Handle handle_of(uintptr_t generation, size_t gpu, uintptr_t mark) {
+  return reinterpret_cast<Handle>((generation << 24) | (gpu << 12) | mark);
 }
 
 class Call : public BasicCall {
@@ -44,8 +44,8 @@ class Call : public BasicCall {
   Call(const char* function, const void* handle, uintptr_t mark = kDeviceMark) : BasicCall(stage, function) {
     if (!started()) return;
     const auto number = reinterpret_cast<uintptr_t>(handle);
-    card_ = (number >> 12) & 0xFFF;
-    if (card_ >= script().cards.size() || handle != handle_of<void*>(generation(), card_, mark)) {
+    gpu_ = (number >> 12) & 0xFFF;
+    if (gpu_ >= script().gpus.size() || handle != handle_of<void*>(generation(), gpu_, mark)) {
       code_ = amdsmi::kNotFound;
       return;
     }
@@ -54,12 +54,12 @@ class Call : public BasicCall {
     spoil();
   }
 
-  const fake_nvml::Device& device() const { return script().cards[card_]; }
-  size_t card_index() const { return card_; }
+  const fake_nvml::Device& device() const { return script().gpus[gpu_]; }
+  size_t gpu_index() const { return gpu_; }
   uint32_t version() const { return script().library[0]; }
 
  private:
-  size_t card_ = 0;
+  size_t gpu_ = 0;
 };
 
 template <class T>
@@ -154,7 +154,7 @@ FAKE_API Code amdsmi_get_socket_handles(uint32_t* count, amdsmi::Socket* sockets
   Call call(__func__);
   if (call.code() != amdsmi::kSuccess) return call.code();
   std::vector<amdsmi::Socket> all;
-  for (size_t i = 0; i < call.script().cards.size(); ++i)
+  for (size_t i = 0; i < call.script().gpus.size(); ++i)
     all.push_back(handle_of<amdsmi::Socket>(call.generation(), i, kSocketMark));
   return write_handles(call, count, sockets, all);
 }
@@ -162,7 +162,7 @@ FAKE_API Code amdsmi_get_socket_handles(uint32_t* count, amdsmi::Socket* sockets
 FAKE_API Code amdsmi_get_processor_handles(amdsmi::Socket socket, uint32_t* count, amdsmi::Device* devices) {
   return answered(Call(__func__, socket, kSocketMark), [&](Call& call) {
     return write_handles(call, count, devices,
-                         {handle_of<amdsmi::Device>(call.generation(), call.card_index(), kDeviceMark)});
+                         {handle_of<amdsmi::Device>(call.generation(), call.gpu_index(), kDeviceMark)});
   });
 }
 
@@ -290,8 +290,7 @@ FAKE_API Code amdsmi_topo_get_link_type(amdsmi::Device a, amdsmi::Device b, uint
   const Call other(__func__, b);
   if (other.code() != amdsmi::kSuccess) return other.code();
   const auto& topology = call.script().topology;
-  const auto found =
-      topology.find({static_cast<int>(call.card_index()), static_cast<int>(other.card_index())});
+  const auto found = topology.find({static_cast<int>(call.gpu_index()), static_cast<int>(other.gpu_index())});
   if (found == topology.end()) return amdsmi::kNotSupported;
   *type = 0;
   return write_number(call, std::optional(static_cast<uint64_t>(found->second)), hops);

@@ -91,8 +91,8 @@ TEST_F(Failure, AStickyErrorIsAnsweredByEveryCallAndDropsWhatWasPending) {
   EXPECT_EQ(cudaFree(data), kSuccess);
   EXPECT_EQ(cudaFreeHost(host), kSuccess);
 }
-TEST(FakeCudaProcess, ALostCardLeavesTheOtherAloneAndWhatItHadBeenGiven) {
-  in_process({{"FAKE_CUDA_CARDS", "2"}}, [] {
+TEST(FakeCudaProcess, ALostGpuLeavesTheOtherAloneAndWhatItHadBeenGiven) {
+  in_process({{"FAKE_CUDA_GPUS", "2"}}, [] {
     void *one = nullptr, *two = nullptr;
     StreamHandle on_one = nullptr, on_two = nullptr;
     EventHandle e = nullptr;
@@ -128,14 +128,14 @@ TEST(FakeCudaProcess, ADriverThatIsTooOldAnswersSo) {
     return cudaGetDeviceCount(&count) == kInsufficientDriver && cudaMalloc(&data, 1) == kInsufficientDriver;
   });
 }
-TEST(FakeCudaProcess, AMachineWithoutCardsSaysSo) {
-  in_process({{"FAKE_CUDA_CARDS", "0"}}, [] {
+TEST(FakeCudaProcess, AMachineWithoutGpusSaysSo) {
+  in_process({{"FAKE_CUDA_GPUS", "0"}}, [] {
     int count = -1;
     void* data = nullptr;
     return cudaGetDeviceCount(&count) == kNoDevice && cudaMalloc(&data, 1) == kNoDevice;
   });
 }
-TEST(FakeCudaProcess, AForkedChildHasNoCards) {
+TEST(FakeCudaProcess, AForkedChildHasNoGpus) {
   in_process({}, [] {
     void* data = nullptr;
     if (cudaMalloc(&data, 1) != kSuccess) return false;
@@ -162,10 +162,10 @@ TEST(FakeCudaProcess, AfterTheEndHasBegunTheRuntimeIsGone) {
       },
       kViolationStatus);
 }
-TEST(FakeCudaProcess, CardsReachEachOtherOnlyAfterTheyWereAskedTo) {
+TEST(FakeCudaProcess, GpusReachEachOtherOnlyAfterTheyWereAskedTo) {
   for (const bool asked : {true, false}) {
     in_process(
-        {{"FAKE_CUDA_CARDS", "2"}},
+        {{"FAKE_CUDA_GPUS", "2"}},
         [asked] {
           void* theirs = nullptr;
           (void)cudaSetDevice(1);
@@ -181,7 +181,7 @@ TEST(FakeCudaProcess, CardsReachEachOtherOnlyAfterTheyWereAskedTo) {
   }
 }
 TEST(FakeCudaProcess, WithoutPeersNobodyCanAsk) {
-  in_process({{"FAKE_CUDA_CARDS", "2"}, {"FAKE_CUDA_PEERS", "0"}}, [] {
+  in_process({{"FAKE_CUDA_GPUS", "2"}, {"FAKE_CUDA_PEERS", "0"}}, [] {
     int can = -1;
     return cudaDeviceCanAccessPeer(&can, 0, 1) == kSuccess && can == 0 &&
            cudaDeviceEnablePeerAccess(1, 0) == kInvalidDevice;
@@ -198,17 +198,17 @@ std::string first_bytes(int count) {
   return seen;
 }
 
-TEST(FakeCudaProcess, VisibleCardsAreThoseNamedInTheirOrder) {
+TEST(FakeCudaProcess, VisibleGpusAreThoseNamedInTheirOrder) {
   const std::pair<const char*, const char*> cases[] = {{"2,0", "20"}, {"GPU-a1,0", "10"}, {"1,7,0", "1"},
                                                        {"", ""},      {"-1,0", ""},       {"0,0", ""}};
   for (const auto& [visible, expected] : cases) {
-    in_process({{"FAKE_CUDA_CARDS", "3"}, {"CUDA_VISIBLE_DEVICES", visible}}, [expected = expected] {
+    in_process({{"FAKE_CUDA_GPUS", "3"}, {"CUDA_VISIBLE_DEVICES", visible}}, [expected = expected] {
       int count = 0;
       (void)cudaGetDeviceCount(&count);
       return first_bytes(count) == expected;
     });
   }
-  in_process({{"FAKE_CUDA_CARDS", "2"}, {"FAKE_CUDA_MIG", "1"}, {"CUDA_VISIBLE_DEVICES", "MIG-a1"}},
+  in_process({{"FAKE_CUDA_GPUS", "2"}, {"FAKE_CUDA_MIG", "1"}, {"CUDA_VISIBLE_DEVICES", "MIG-a1"}},
              [] { return first_bytes(1) == "1"; });
 }
 

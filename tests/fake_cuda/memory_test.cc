@@ -22,7 +22,7 @@ TEST_F(Memory, FreshMemoryIsPoison) {
   EXPECT_EQ(bytes(data, 8), std::string(8, '\xff'));
   EXPECT_EQ(cudaFree(data), kSuccess);
 }
-TEST_F(Memory, AHostThatTouchesACardDies) {
+TEST_F(Memory, AHostThatTouchesAGpuDies) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {

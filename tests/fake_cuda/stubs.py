@@ -115,9 +115,9 @@ def make_nvml(out: Path) -> None:
     functions = c_file(
         out / "nvml.c",
         "int nvmlInit_v2(void) { return 0; }\n"
-        "int nvmlDeviceGetHandleByPciBusId_v2(char* id, void** card) { *card = id; return 0; }\n"
-        "int nvmlDeviceGetComputeRunningProcesses(void* card, unsigned* count, void* processes) {\n"
-        "  (void)card, (void)processes;\n  *count = 0;\n  return 0;\n}\n",
+        "int nvmlDeviceGetHandleByPciBusId_v2(char* id, void** GPU) { *gpu = id; return 0; }\n"
+        "int nvmlDeviceGetComputeRunningProcesses(void* gpu, unsigned* count, void* processes) {\n"
+        "  (void)gpu, (void)processes;\n  *count = 0;\n  return 0;\n}\n",
         [f"int {name}(void) {{ return 3; }}" for name in nothing],  # not supported
     )
     shared(out, "libnvidia-ml.so.1", "{ global: nvml*; local: *; };\n", functions)

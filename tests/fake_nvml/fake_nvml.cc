@@ -20,8 +20,8 @@ using nvml::Code;
 
 Stage stage("INNKEEPER_FAKE_NVML", nvml::kUninitialized);
 
-nvml::Device handle_of(uintptr_t generation, size_t card, size_t instance_plus_one) {
-  return reinterpret_cast<nvml::Device>((generation << 24) | (card << 12) | (instance_plus_one << 4) | 1);
+nvml::Device handle_of(uintptr_t generation, size_t gpu, size_t instance_plus_one) {
+  return reinterpret_cast<nvml::Device>((generation << 24) | (gpu << 12) | (instance_plus_one << 4) | 1);
 }
 
 // A call of a function, and of one that asks about a GPU or an instance.
@@ -36,29 +36,29 @@ class Call : public BasicCall {
       code_ = nvml::kInvalidArgument;
       return;
     }
-    if (device_->lost || script().cards[card_].lost) code_ = nvml::kGpuIsLost;
+    if (device_->lost || script().gpus[gpu_].lost) code_ = nvml::kGpuIsLost;
     follow(device_->behaviour, function);
     spoil();
   }
 
   const Device& device() const { return *device_; }
   bool is_instance() const { return instance_; }
-  size_t card_index() const { return card_; }
+  size_t gpu_index() const { return gpu_; }
 
  private:
   bool find(nvml::Device handle) {
     const auto number = reinterpret_cast<uintptr_t>(handle);
-    card_ = (number >> 12) & 0xFFF;
+    gpu_ = (number >> 12) & 0xFFF;
     const size_t instance = (number >> 4) & 0xFF;
-    if (card_ >= script().cards.size() || instance > script().cards[card_].instances.size()) return false;
-    if (handle != handle_of(generation(), card_, instance)) return false;
+    if (gpu_ >= script().gpus.size() || instance > script().gpus[gpu_].instances.size()) return false;
+    if (handle != handle_of(generation(), gpu_, instance)) return false;
     instance_ = instance > 0;
-    device_ = instance_ ? &script().cards[card_].instances[instance - 1] : &script().cards[card_];
+    device_ = instance_ ? &script().gpus[gpu_].instances[instance - 1] : &script().gpus[gpu_];
     return true;
   }
 
   const Device* device_ = nullptr;
-  size_t card_ = 0;
+  size_t gpu_ = 0;
   bool instance_ = false;
 };
 
@@ -182,15 +182,15 @@ FAKE_API Code nvmlSystemGetCudaDriverVersion(int* version) {
 FAKE_API Code nvmlDeviceGetCount_v2(uint32_t* count) {
   fake_nvml::stage.follow_script();
   return answered(Call(__func__), [&](Call& call) {
-    return write_number(call, std::optional(static_cast<uint32_t>(call.script().cards.size())), count);
+    return write_number(call, std::optional(static_cast<uint32_t>(call.script().gpus.size())), count);
   });
 }
 
 FAKE_API Code nvmlDeviceGetHandleByIndex_v2(uint32_t index, nvml::Device* handle) {
   Call call(__func__);
   if (call.code() != nvml::kSuccess) return call.code();
-  if (index >= call.script().cards.size()) return nvml::kInvalidArgument;
-  const auto& errors = call.script().cards[index].behaviour.errors;
+  if (index >= call.script().gpus.size()) return nvml::kInvalidArgument;
+  const auto& errors = call.script().gpus[index].behaviour.errors;
   if (const auto error = errors.find(__func__); error != errors.end()) return error->second;
   *handle = fake_nvml::handle_of(call.generation(), index, 0);
   return call.answer(handle, sizeof *handle);
@@ -198,7 +198,7 @@ FAKE_API Code nvmlDeviceGetHandleByIndex_v2(uint32_t index, nvml::Device* handle
 
 FAKE_API Code nvmlDeviceGetIndex(nvml::Device handle, uint32_t* index) {
   return answered(Call(__func__, handle), [&](Call& call) {
-    return write_number(call, std::optional(static_cast<uint32_t>(call.card_index())), index);
+    return write_number(call, std::optional(static_cast<uint32_t>(call.gpu_index())), index);
   });
 }
 
@@ -280,7 +280,7 @@ FAKE_API Code nvmlDeviceGetTopologyCommonAncestor(nvml::Device a, nvml::Device b
   const Call other(__func__, b);
   if (other.code() != nvml::kSuccess) return other.code();
   const auto& levels = call.script().topology;
-  const auto found = levels.find({static_cast<int>(call.card_index()), static_cast<int>(other.card_index())});
+  const auto found = levels.find({static_cast<int>(call.gpu_index()), static_cast<int>(other.gpu_index())});
   if (found == levels.end()) return nvml::kNotSupported;
   return write_number(call, std::optional(found->second), level);
 }
@@ -362,7 +362,7 @@ FAKE_API Code nvmlDeviceGetMigDeviceHandleByIndex(nvml::Device handle, uint32_t 
   if (call.code() != nvml::kSuccess) return call.code();
   // As on real GPUs, places between instances are empty: here the first one is.
   if (index == 0 || index > call.device().instances.size()) return nvml::kNotFound;
-  *instance = fake_nvml::handle_of(call.generation(), call.card_index(), index);
+  *instance = fake_nvml::handle_of(call.generation(), call.gpu_index(), index);
   return call.answer(instance, sizeof *instance);
 }
 
@@ -393,7 +393,7 @@ FAKE_API Code nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml::Device handle, uint32_t 
   if (call.code() != nvml::kSuccess) return call.code();
   if (link >= call.device().nvlinks.size()) return nvml::kInvalidArgument;
   const auto other = static_cast<size_t>(call.device().nvlinks[link]);
-  if (other >= call.script().cards.size()) return nvml::kNotFound;
+  if (other >= call.script().gpus.size()) return nvml::kNotFound;
   const Call remote(__func__, fake_nvml::handle_of(call.generation(), other, 0));
   Call copy = remote;
   return remote.code() != nvml::kSuccess ? remote.code() : write_pci(copy, pci);

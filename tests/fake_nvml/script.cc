@@ -62,7 +62,7 @@ class Reader {
   }
 
   Device& device() {
-    if (device_ == nullptr) wrong("belongs to a card");
+    if (device_ == nullptr) wrong("belongs to a GPU");
     return *device_;
   }
 
@@ -91,8 +91,8 @@ class Reader {
       answers();
     else if (key == "topology")
       topology();
-    else if (key == "card")
-      card();
+    else if (key == "gpu")
+      gpu();
     else if (key == "instance")
       instance();
     else
@@ -156,14 +156,14 @@ class Reader {
     const int b = word<int>();
     script_->topology[{a, b}] = script_->topology[{b, a}] = word<int>();
   }
-  void card() {
-    script_->cards.emplace_back();
-    device_ = &script_->cards.back();
+  void gpu() {
+    script_->gpus.emplace_back();
+    device_ = &script_->gpus.back();
     device_->uuid = word();
   }
   void instance() {
-    if (script_->cards.empty()) wrong("belongs to a card");
-    std::vector<Device>& instances = script_->cards.back().instances;
+    if (script_->gpus.empty()) wrong("belongs to a GPU");
+    std::vector<Device>& instances = script_->gpus.back().instances;
     instances.emplace_back();
     device_ = &instances.back();
     device_->uuid = word();

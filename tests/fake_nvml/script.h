@@ -11,17 +11,17 @@
 //   error FUNCTION CODE           FUNCTION fails: for all, or for the GPU or instance above it
 //   slow FUNCTION MILLISECONDS    FUNCTION takes that time
 //   hold FUNCTION                 FUNCTION does not return before the file has changed
-//   card UUID                     begins a GPU; the following lines are the GPU's
+//   GPU UUID                      begins a GPU; the following lines are the GPU's
 //     bus 00000000:81:00.0        name NVIDIA H200              lost
 //     memory TOTAL RESERVED USED  utilization GPU MEMORY        power WATTS [LIMIT]
 //     temperature CELSIUS         clocks SM MEMORY              mig MAX_INSTANCES
 //     clock_reasons BITS          (why clocks are low)
 //     process PID BYTES|unknown [graphics]
-//     nvlink CARD|switch COUNT
+//     nvlink GPU|switch COUNT
 //   instance UUID GI CI           begins a MIG instance of the GPU above: memory, process, name, error,
 //   slow, hold
 //
-// For AMD SMI: `card` has the unique id in hexadecimal digits, or `none`; LEVEL of `topology` is the hops;
+// For AMD SMI: `gpu` has the unique id in hexadecimal digits, or `none`; LEVEL of `topology` is the hops;
 // and
 //   library 26 0 2 0              its version; structs have that version's layout
 //     node N                      the GPU's compute node, as the kernel numbers them
@@ -86,11 +86,11 @@ struct Script {
   std::optional<std::string> answers;  // bytes
   Behaviour behaviour;
   std::map<std::pair<int, int>, int> topology;
-  std::vector<Device> cards;
+  std::vector<Device> gpus;
   std::pair<int64_t, int64_t> version;  // Version of the file: changes when the file does.
 };
 
-// `variable` names the file; not set: no cards.
+// `variable` names the file; not set: no GPUs.
 std::shared_ptr<const Script> read_script(const char* variable);
 // The file's version now, to compare with Script::version.
 std::pair<int64_t, int64_t> script_version(const char* variable);

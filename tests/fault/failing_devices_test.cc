@@ -103,9 +103,9 @@ class FaultedProgram {
     if (step(memory.status())) {
       owned.contents = pattern(static_cast<size_t>(size.count()), ++versions_);
       const sim::WrittenRange written{memory.value().data(), owned.contents.size()};
-      machine_.card(at)->begin_kernel(0);
+      machine_.gpu(at)->begin_kernel(0);
       std::copy(owned.contents.begin(), owned.contents.end(), static_cast<unsigned char*>(written.data));
-      machine_.card(at)->end_kernel(0, std::span(&written, 1), {});
+      machine_.gpu(at)->end_kernel(0, std::span(&written, 1), {});
       machine_->replace(*owned.block, at, std::move(memory).value(), size);
     }
     machine_->release(at, std::span(accesses));

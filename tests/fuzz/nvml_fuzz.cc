@@ -64,7 +64,7 @@ class Script {
   explicit Script(Input& input) : input_(input) {
     line("driver " + std::string(input.one_of(kDrivers)));
     if (input.byte() > 240) error(), odd_ = true;
-    for (size_t count = input.upto(4); count > 0; --count) card();
+    for (size_t count = input.upto(4); count > 0; --count) gpu();
     for (size_t count = input.upto(3); count > 0; --count) {
       const size_t a = input.upto(4), b = input.upto(4);
       line("topology " + std::to_string(a) + " " + std::to_string(b) + " " + std::to_string(input.byte()));
@@ -72,7 +72,7 @@ class Script {
   }
 
   const std::string& text() const { return text_; }
-  const std::vector<Made>& cards() const { return cards_; }
+  const std::vector<Made>& gpus() const { return gpus_; }
   bool odd() const { return odd_; }  // The library as a whole fails at some call.
 
  private:
@@ -89,7 +89,7 @@ class Script {
     return made;
   }
   // An error of a GPU. True: the error reports the GPU as lost, at a call that is made for each GPU.
-  bool card_error() {
+  bool gpu_error() {
     static const std::set<std::string> kAlways = {"nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates",
                                                   "nvmlDeviceGetPowerUsage", "nvmlDeviceGetTemperature"};
     const Error made = error();
@@ -118,14 +118,14 @@ class Script {
          (input_.byte() > 200 ? " graphics" : ""));
   }
 
-  void card() {
+  void gpu() {
     const uint8_t kind = input_.byte();
     Made made;
-    made.uuid = "GPU-" + std::string(8, static_cast<char>('a' + cards_.size()));
+    made.uuid = "GPU-" + std::string(8, static_cast<char>('a' + gpus_.size()));
     made.good = true;
-    if (kind % 16 == 14 && !cards_.empty()) made = {cards_[0].uuid, false, false, std::nullopt};
+    if (kind % 16 == 14 && !gpus_.empty()) made = {gpus_[0].uuid, false, false, std::nullopt};
     if (kind % 16 == 15) made = {input_.one_of(kBadUuids), false, false, std::nullopt};
-    line("card " + made.uuid);
+    line("gpu " + made.uuid);
     line("name NVIDIA H200");
     if (kind < 220) line("bus 00000000:0" + std::to_string(input_.byte() % 10) + ":00.0");
     if (kind / 16 % 4 == 1) {
@@ -144,7 +144,7 @@ class Script {
       if ((parts & 64) != 0) line("clocks " + number() + " " + number());
       if ((parts & 128) != 0) {
         made.good = false;
-        made.gone = card_error() || made.gone;
+        made.gone = gpu_error() || made.gone;
       }
     }
     if (kind / 64 == 1) {
@@ -154,9 +154,9 @@ class Script {
         if (!instance(count)) made.good = false;
     }
     // Of two with one name only the first is a GPU, if it is one: then the name says nothing.
-    for (Made& other : cards_)
+    for (Made& other : gpus_)
       if (other.uuid == made.uuid) other.good = other.gone = made.gone = false;
-    cards_.push_back(std::move(made));
+    gpus_.push_back(std::move(made));
   }
   // False: it may say that its GPU is lost, which then is not there.
   bool instance(size_t number_of) {
@@ -170,15 +170,15 @@ class Script {
 
   Input& input_;
   std::string text_;
-  std::vector<Made> cards_;
+  std::vector<Made> gpus_;
   bool odd_ = false;
 };
 
 constexpr const char* kAmdMachine =
     "topology 0 1 1\n"
-    "card a\n  bus 0000:01:00.0\n  name AMD Instinct MI300X\n  memory 8G 0 1G\n  utilization 1 1\n"
+    "gpu a\n  bus 0000:01:00.0\n  name AMD Instinct MI300X\n  memory 8G 0 1G\n  utilization 1 1\n"
     "  power 100 700\n  temperature 40\n  clocks 1000 2000\n  process 5 1G\n  process 6 1G\n  node 1\n"
-    "card b\n  bus 0000:02:00.0\n  memory 8G 0 1G\n  lost\ncard c\n  bus 0000:03:00.0\n  memory 8G 0 1G\n  "
+    "gpu b\n  bus 0000:02:00.0\n  memory 8G 0 1G\n  lost\ngpu c\n  bus 0000:03:00.0\n  memory 8G 0 1G\n  "
     "node 2\n";
 
 // The fake library of one kind at a time: it is loaded again only when the kind changes.
@@ -200,13 +200,12 @@ void show(size_t kind, const std::string& script) {
 
 void check_leasing(const Snapshot& now) {
   const lease::Machine machine = lease::from_snapshot(now);
-  IK_CHECK(machine.links.empty() || machine.links.size() == machine.cards.size() * machine.cards.size());
-  for (const lease::Card& card : machine.cards) {
-    IK_CHECK(now.find(card.uuid) != nullptr, card.uuid + " is leased and not there");
-    IK_CHECK(card.total >= Bytes(0) && card.reserved >= Bytes(0) && card.capacity() >= Bytes(0));
-    IK_CHECK(!card.free || (*card.free >= Bytes(0) && *card.free <= card.capacity()),
-             "more free than there is");
-    for (const lease::Process& process : card.processes) IK_CHECK(process.used >= Bytes(0));
+  IK_CHECK(machine.links.empty() || machine.links.size() == machine.gpus.size() * machine.gpus.size());
+  for (const lease::Gpu& gpu : machine.gpus) {
+    IK_CHECK(now.find(gpu.uuid) != nullptr, gpu.uuid + " is leased and not there");
+    IK_CHECK(gpu.total >= Bytes(0) && gpu.reserved >= Bytes(0) && gpu.capacity() >= Bytes(0));
+    IK_CHECK(!gpu.free || (*gpu.free >= Bytes(0) && *gpu.free <= gpu.capacity()), "more free than there is");
+    for (const lease::Process& process : gpu.processes) IK_CHECK(process.used >= Bytes(0));
   }
   const lease::Ledger ledger = lease::make_ledger(machine, {}, {});
   for (const bool exclusive : {false, true})
@@ -215,19 +214,19 @@ void check_leasing(const Snapshot& now) {
       const auto order = lease::scores(machine, ledger, lease::By::free, {});
       const auto chosen = lease::choose(machine, ledger, wish, order);
       if (!chosen) continue;
-      const lease::Card& card = machine.cards[(*chosen)[0]];
-      IK_CHECK(card.free.value_or(Bytes(0)) >= memory, "granted what is not free, or not known to be there");
+      const lease::Gpu& gpu = machine.gpus[(*chosen)[0]];
+      IK_CHECK(gpu.free.value_or(Bytes(0)) >= memory, "granted what is not free, or not known to be there");
     }
 }
 
-void check_good_cards(const Script& script, const Snapshot& now) {
+void check_good_gpus(const Script& script, const Snapshot& now) {
   IK_CHECK(now.driver.ok(), now.driver.text());
-  for (const Made& made : script.cards()) {
-    const auto there = std::find_if(now.cards.begin(), now.cards.end(),
-                                    [&](const telemetry::Card& card) { return card.uuid == made.uuid; });
-    IK_CHECK(!made.gone || there == now.cards.end(), "a lost card is not lost: " + made.uuid);
+  for (const Made& made : script.gpus()) {
+    const auto there = std::find_if(now.gpus.begin(), now.gpus.end(),
+                                    [&](const telemetry::Gpu& gpu) { return gpu.uuid == made.uuid; });
+    IK_CHECK(!made.gone || there == now.gpus.end(), "a lost GPU is not lost: " + made.uuid);
     if (!made.good) continue;
-    IK_CHECK(there != now.cards.end(), "a good card is missing: " + made.uuid);
+    IK_CHECK(there != now.gpus.end(), "a good GPU is missing: " + made.uuid);
     if (!made.free) continue;
     IK_CHECK(there->memory.ok() && there->memory->free == *made.free, "the wrong number of free bytes");
   }
@@ -256,7 +255,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string wrong = test::wrong_in(now);
   IK_CHECK(wrong.empty(), wrong + "\n" + text);
   check_leasing(now);
-  if (answers.empty() && !amd && !script.odd()) check_good_cards(script, now);
+  if (answers.empty() && !amd && !script.odd()) check_good_gpus(script, now);
   // Restarted each time: starting answers too. And at the process's end nothing is left to be stopped in a
   // library whose own objects are gone.
   telemetry::shut_down();

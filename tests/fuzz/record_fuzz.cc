@@ -23,7 +23,7 @@ using namespace innkeeper;
 using namespace innkeeper::lease;
 using fuzz::Input;
 
-constexpr int kCards = 3;
+constexpr int kGpus = 3;
 constexpr Bytes kCapacity = Bytes(100);  // Small, so that random records fill it.
 
 // ---- One record
@@ -42,7 +42,7 @@ void check_record(const Record& record) {
   IK_CHECK(record.claims.size() <= kMaxClaims && record.allowed.size() <= kMaxClaims);
   for (size_t i = 0; i < record.claims.size(); ++i) {
     IK_CHECK(valid_uuid(record.claims[i].uuid) && record.claims[i].bytes >= Bytes(0));
-    IK_CHECK(i == 0 || record.claims[i - 1].uuid < record.claims[i].uuid, "a card stands there twice");
+    IK_CHECK(i == 0 || record.claims[i - 1].uuid < record.claims[i].uuid, "a GPU stands there twice");
   }
   for (const std::string& uuid : record.allowed) IK_CHECK(valid_uuid(uuid));
   IK_CHECK(record.count >= 0 && record.count <= static_cast<int64_t>(kMaxClaims) && record.each >= Bytes(0));
@@ -90,11 +90,11 @@ Record some_record(Input& input, const std::vector<std::string>& wholes) {
   if (kind % 64 == 32 && !wholes.empty()) record.inside.push_back(input.one_of(wholes));
   record.expires_ns = kind >= 224 ? 1 : 0;
   record.revision = 1;
-  for (int card = 0; card < kCards; ++card) {
+  for (int gpu = 0; gpu < kGpus; ++gpu) {
     const uint8_t bytes = input.byte();
     // Small parts mostly; now and then more bytes than exist.
     if (bytes > 127)
-      record.claims.push_back({test::card_name(card), Bytes(bytes == 255 ? INT64_MAX : bytes - 128)});
+      record.claims.push_back({test::gpu_name(gpu), Bytes(bytes == 255 ? INT64_MAX : bytes - 128)});
   }
   if (record.kind == Kind::waiting) {
     record.count = static_cast<int64_t>(record.claims.size());
@@ -121,13 +121,13 @@ class Scene {
   }
   ~Scene() {
     for (const int fd : held_) close(fd);
-    for (const auto& entry : std::filesystem::directory_iterator(folder().path()))
+    for (const auto& entry : std::filesystem::directory_iterator(directory().path()))
       if (entry.path().filename() != kLockName) std::filesystem::remove_all(entry.path());
   }
 
-  static const test::LeaseDirectory& folder() {
-    static const test::LeaseDirectory folder;
-    return folder;
+  static const test::LeaseDirectory& directory() {
+    static const test::LeaseDirectory directory;
+    return directory;
   }
 
   // Bytes that the live leases on a GPU are promised, and whether one has the GPU alone; computed from the
@@ -137,7 +137,7 @@ class Scene {
     bool taken = false;
     int leases = 0;
   };
-  Promised promised(int card) const {
+  Promised promised(int gpu) const {
     Promised sum;
     std::map<std::string, Record> live;
     for (const File& file : files_)
@@ -151,7 +151,7 @@ class Scene {
       if (std::any_of(record.inside.begin(), record.inside.end(), whole))
         continue;  // The whole lease has its bytes.
       for (const Claim& claim : record.claims) {
-        if (claim.uuid != test::card_name(card)) continue;
+        if (claim.uuid != test::gpu_name(gpu)) continue;
         sum.bytes += std::min(claim.bytes, kCapacity);
         sum.taken = sum.taken || record.exclusive;
         ++sum.leases;
@@ -165,7 +165,7 @@ class Scene {
 
   // Removes all files but those of live leases and places.
   void clear_the_rest() const {
-    for (const auto& entry : std::filesystem::directory_iterator(folder().path())) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory().path())) {
       const std::string name = entry.path().filename();
       const auto keeps = [&](const File& file) {
         return file.name == name && name[0] == 'l' && file.live && decode(file.content).has_value();
@@ -176,7 +176,7 @@ class Scene {
   }
 
  private:
-  static std::string path(const std::string& name) { return folder().path() + "/" + name; }
+  static std::string path(const std::string& name) { return directory().path() + "/" + name; }
 
   void make(Input& input) {
     const uint8_t kind = input.byte();
@@ -291,8 +291,8 @@ std::string outcome(Arbiter& arbiter, const Request& request, const Machine& mac
   std::string text;
   IK_CHECK(lease.value().claims().size() == static_cast<size_t>(request.count));
   for (const Claim& claim : lease.value().claims()) {
-    const auto card = static_cast<int>(*index_of(machine, claim.uuid));
-    const Scene::Promised others = scene.promised(card);
+    const auto gpu = static_cast<int>(*index_of(machine, claim.uuid));
+    const Scene::Promised others = scene.promised(gpu);
     IK_CHECK(!others.taken, "granted what somebody has alone");
     IK_CHECK(others.bytes + claim.bytes <= kCapacity, "granted more than the live leases leave");
     IK_CHECK(!request.whole() || others.leases == 0, "granted whole what is shared");
@@ -305,20 +305,20 @@ std::string outcome(Arbiter& arbiter, const Request& request, const Machine& mac
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Machine machine = test::idle_machine(kCards, kCapacity);
+  static const Machine machine = test::idle_machine(kGpus, kCapacity);
   Input input(data, size);
   Request request;
-  request.count = static_cast<int>(1 + input.upto(kCards - 1));
+  request.count = static_cast<int>(1 + input.upto(kGpus - 1));
   if (const uint8_t memory = input.byte(); memory > 0) request.memory = Bytes(memory % 128);
   if (request.memory == Bytes(0)) request.memory = Bytes(1);
   if (input.byte() > 240) request.exclusive = true;
   check_bytes(input.rest());
   const Scene scene(input);
-  Arbiter arbiter = Scene::folder().arbiter();
+  Arbiter arbiter = Scene::directory().arbiter();
   const Ledger ledger = arbiter.ledger(machine).value();
-  for (int card = 0; card < kCards; ++card) {
-    const Scene::Promised promised = scene.promised(card);
-    const Standing& standing = ledger[static_cast<size_t>(card)];
+  for (int gpu = 0; gpu < kGpus; ++gpu) {
+    const Scene::Promised promised = scene.promised(gpu);
+    const Standing& standing = ledger[static_cast<size_t>(gpu)];
     IK_CHECK(standing.promised == promised.bytes,
              to_string(standing.promised) + " of " + to_string(promised.bytes));
     IK_CHECK(standing.taken == promised.taken && standing.leases == promised.leases);

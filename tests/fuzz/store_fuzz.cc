@@ -35,22 +35,23 @@ JobSpec spec() {
 class FilledQueue {
  public:
   FilledQueue() {
-    folder_ = good(Folder::open((directory_.path() / "queue").string()));
+    queue_directory_ = good(QueueDirectory::open((directory_.path() / "queue").string()));
     fill();
     std::stringstream text;
-    text << std::ifstream(folder_->database()).rdbuf();
+    text << std::ifstream(queue_directory_->database()).rdbuf();
     whole_ = text.str();
     IK_CHECK(!std::filesystem::exists(log()), "the file is not all there is");
     read_columns();
   }
 
-  const Folder& folder() const { return *folder_; }
+  const QueueDirectory& directory() const { return *queue_directory_; }
   const std::string& whole() const { return whole_; }
-  std::string log() const { return folder_->database() + "-wal"; }
+  std::string log() const { return queue_directory_->database() + "-wal"; }
 
   void put(const std::string& bytes) const {
-    for (const char* ending : {"-wal", "-shm"}) std::filesystem::remove(folder_->database() + ending);
-    std::ofstream(folder_->database(), std::ios::binary) << bytes;
+    for (const char* ending : {"-wal", "-shm"})
+      std::filesystem::remove(queue_directory_->database() + ending);
+    std::ofstream(queue_directory_->database(), std::ios::binary) << bytes;
   }
 
   struct Column {
@@ -60,33 +61,34 @@ class FilledQueue {
 
  private:
   void fill() const {
-    Store store = good(Store::open(*folder_, Durable::power));  // Durable, so that closing leaves no log.
+    Store store =
+        good(Store::open(*queue_directory_, Durable::power));  // Durable, so that closing leaves no log.
     JobSpec many = spec();
     many.environment = {"A=" + std::string(300, 'a')};
     for (int64_t index = 0; index < 5; ++index) many.indices.push_back(index);
     const JobId first = good(store.add(many))[0];
-    JobSpec cards = spec();
-    cards.cards = lease::Request();
-    cards.cards->count = 2;
-    cards.cards->memory = GiB(3);
-    cards.retries = 2;
-    const JobId with_cards = good(store.add(cards))[0];
+    JobSpec gpus = spec();
+    gpus.gpus = lease::Request();
+    gpus.gpus->count = 2;
+    gpus.gpus->memory = GiB(3);
+    gpus.retries = 2;
+    const JobId with_gpus = good(store.add(gpus))[0];
     JobSpec after = spec();
-    after.after = {{with_cards, false}, {first + 1, true}};
+    after.after = {{with_gpus, false}, {first + 1, true}};
     (void)good(store.add(after));
     Ending ending;
     ending.how = How::exited;
     ending.ended_ns = 1;
-    for (const JobId id : {first, first + 1, with_cards}) IK_CHECK(good(store.claim(id, 1, "GPU-1", "boot")));
+    for (const JobId id : {first, first + 1, with_gpus}) IK_CHECK(good(store.claim(id, 1, "GPU-1", "boot")));
     (void)good(store.finish(first, 1, ending));
     ending.code = 1;
-    (void)good(store.finish(with_cards, 1, ending));
+    (void)good(store.finish(with_gpus, 1, ending));
     (void)good(store.cancel({first + 2}));
     IK_CHECK(store.hold({first + 3}, true).ok() && store.set("slots", 4).ok());
   }
   void read_columns() {
     sqlite3* file = nullptr;
-    IK_CHECK(sqlite3_open(folder_->database().c_str(), &file) == SQLITE_OK);
+    IK_CHECK(sqlite3_open(queue_directory_->database().c_str(), &file) == SQLITE_OK);
     const auto row = [](void* all, int, char** values, char**) {
       static_cast<std::vector<Column>*>(all)->push_back({values[0], values[1], values[2]});
       return 0;
@@ -100,7 +102,7 @@ class FilledQueue {
   }
 
   const test::TemporaryDirectory directory_{"queue-fuzz"};
-  std::shared_ptr<const Folder> folder_;
+  std::shared_ptr<const QueueDirectory> queue_directory_;
   std::string whole_;
   std::vector<Column> columns_;
 };
@@ -128,7 +130,7 @@ void bind_value(sqlite3_stmt* statement, Input& input) {
 // happen.
 void damage_rows(const FilledQueue& queue, Input& input) {
   sqlite3* file = nullptr;
-  IK_CHECK(sqlite3_open(queue.folder().database().c_str(), &file) == SQLITE_OK);
+  IK_CHECK(sqlite3_open(queue.directory().database().c_str(), &file) == SQLITE_OK);
   for (size_t count = 1 + input.upto(7); count > 0; --count) {
     const FilledQueue::Column& column = input.one_of(queue.columns());
     const bool remove = input.byte() > 240;
@@ -174,7 +176,7 @@ bool known(State state) { return state <= State::interrupted; }
 void check_line(const JobLine& line) {
   IK_CHECK(known(line.state) && line.how <= How::unknown);
   IK_CHECK(line.attempt >= 0 && line.attempt < INT32_MAX, "the next attempt has no number");
-  IK_CHECK(line.cards >= 0 && line.memory >= Bytes(0));
+  IK_CHECK(line.gpus >= 0 && line.memory >= Bytes(0));
   IK_CHECK(fuzz::is_one_line(line.title), "a terminal would obey a title");
 }
 
@@ -275,7 +277,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     damage_bytes(queue, input);
   }
   if (kind > 250) std::ofstream(queue.log(), std::ios::binary) << input.text(0x200);
-  Result<Store> store = Store::open(queue.folder(), Durable::processes);
+  Result<Store> store = Store::open(queue.directory(), Durable::processes);
   check(store.ok() ? Status::okay() : store.status());
   if (store.ok()) User(std::move(store).value(), input).use();
   return 0;

@@ -12,14 +12,14 @@
 
 #include "base/check.h"
 #include "fuzz/input.h"
-#include "support/cards.h"
+#include "support/gpus.h"
 #include "telemetry/visible.h"
 
 namespace {
 
 using namespace innkeeper;
 using namespace innkeeper::telemetry;
-using test::card;
+using test::gpu;
 using test::instance;
 using Uuids = std::vector<std::string>;
 
@@ -30,16 +30,16 @@ struct Machine {
   bool one_model = true;
 };
 
-Card amd(std::string uuid, const char* bus, int node) {
-  Card made = card(std::move(uuid), bus);
+Gpu amd(std::string uuid, const char* bus, int node) {
+  Gpu made = gpu(std::move(uuid), bus);
   made.vendor = Vendor::amd;
   made.name = "AMD Instinct MI300X";
   made.kfd_node = node;
   return made;
 }
 
-LostCard lost(const char* bus, int index, Vendor vendor = Vendor::nvidia, bool forbidden = false) {
-  LostCard made;
+LostGpu lost(const char* bus, int index, Vendor vendor = Vendor::nvidia, bool forbidden = false) {
+  LostGpu made;
   made.bus_id = std::string("00000000:") + bus + ":00.0";
   made.driver_index = index;
   made.vendor = vendor;
@@ -49,30 +49,30 @@ LostCard lost(const char* bus, int index, Vendor vendor = Vendor::nvidia, bool f
 
 std::vector<Machine> make_machines() {
   std::vector<Machine> all(8);
-  all[0].now.cards = {card("GPU-aa11-0", "01"), card("GPU-aa22-1", "02"), card("GPU-bb33-2", "03"),
-                      card("GPU-cc44-3", "04")};
+  all[0].now.gpus = {gpu("GPU-aa11-0", "01"), gpu("GPU-aa22-1", "02"), gpu("GPU-bb33-2", "03"),
+                     gpu("GPU-cc44-3", "04")};
   all[0].places = {"GPU-aa11-0", "GPU-aa22-1", "GPU-bb33-2", "GPU-cc44-3"};
-  all[1].now.cards = {
-      card("GPU-aa11-0", "01",
-           {instance("MIG-5555", 1, 0), instance("MIG-6666", 2, 0), instance("MIG-6777", 2, 1)}),
-      card("GPU-bb22-1", "02")};
+  all[1].now.gpus = {
+      gpu("GPU-aa11-0", "01",
+          {instance("MIG-5555", 1, 0), instance("MIG-6666", 2, 0), instance("MIG-6777", 2, 1)}),
+      gpu("GPU-bb22-1", "02")};
   all[1].places = {"MIG-5555", "GPU-bb22-1"};
   all[1].one_model = false;  // CUDA's order of a GPU with MIG on and one without is its own
   all[2] = all[0];
-  all[2].now.cards[2].name = "NVIDIA T4";
+  all[2].now.gpus[2].name = "NVIDIA T4";
   all[2].one_model = false;
-  all[3].now.cards = {card("GPU-aa11-0", "01"), card("GPU-bb33-2", "03")};
+  all[3].now.gpus = {gpu("GPU-aa11-0", "01"), gpu("GPU-bb33-2", "03")};
   all[3].now.lost = {lost("02", 1), lost("04", 3), lost("05", 4, Vendor::nvidia, true)};
   all[3].places = {"GPU-aa11-0", "lost", "GPU-bb33-2", "lost"};
-  all[4].now.cards = {amd("GPU-00000000000000aa", "01", 3), amd("GPU-00000000000000ab", "02", 1),
-                      amd("GPU-11000000000000ac", "03", 2)};
+  all[4].now.gpus = {amd("GPU-00000000000000aa", "01", 3), amd("GPU-00000000000000ab", "02", 1),
+                     amd("GPU-11000000000000ac", "03", 2)};
   all[5] = all[0];
-  for (const Card& one : all[4].now.cards) all[5].now.cards.push_back(one);
+  for (const Gpu& one : all[4].now.gpus) all[5].now.gpus.push_back(one);
   all[5].now.lost = {lost("09", 3, Vendor::amd)};
   // Older drivers name instances by their place; and some names are prefixes of others.
-  all[6].now.cards = {
-      card("GPU-aa11", "01", {instance("MIG-GPU-aa11/1/1", 1, 1), instance("MIG-GPU-aa11/1/10", 1, 10)}),
-      card("GPU-aa11-0", "02", {instance("MIG-9999", 0, 0)})};
+  all[6].now.gpus = {
+      gpu("GPU-aa11", "01", {instance("MIG-GPU-aa11/1/1", 1, 1), instance("MIG-GPU-aa11/1/10", 1, 10)}),
+      gpu("GPU-aa11-0", "02", {instance("MIG-9999", 0, 0)})};
   all[6].places = {"MIG-GPU-aa11/1/1", "MIG-9999"};
   return all;  // The last list is empty.
 }
@@ -88,7 +88,7 @@ bool begins(const std::string& text, const std::string& with) { return text.rfin
 // UUID that an entry of a list of UUIDs names, or "".
 std::string named(const std::string& text, const Machine& machine) {
   Uuids found;
-  for (const Card& one : machine.now.cards) {
+  for (const Gpu& one : machine.now.gpus) {
     if (one.vendor != Vendor::nvidia) continue;
     for (const Instance& part : one.instances) {
       const std::string place = "MIG-" + one.uuid + "/" + std::to_string(part.gpu_instance) + "/" +
@@ -98,7 +98,7 @@ std::string named(const std::string& text, const Machine& machine) {
     if (one.uuid == text) return one.mig ? one.instances.front().uuid : one.uuid;
   }
   if (text.size() <= 4 || text.find('/') != std::string::npos) return "";
-  for (const Card& one : machine.now.cards) {
+  for (const Gpu& one : machine.now.gpus) {
     if (one.vendor != Vendor::nvidia) continue;
     if (begins(one.uuid, text)) found.push_back(one.mig ? one.instances.front().uuid : one.uuid);
     for (const Instance& part : one.instances)
@@ -151,7 +151,7 @@ void check_visible(const Visible& visible, const Visible& all, const Snapshot& n
   IK_CHECK(std::set<std::string>(visible.uuids.begin(), visible.uuids.end()).size() == visible.uuids.size(),
            "one device twice: " + joined(visible.uuids));
   for (const std::string& uuid : visible.uuids) {
-    const Card* owner = now.find(uuid);
+    const Gpu* owner = now.find(uuid);
     IK_CHECK(owner != nullptr && owner->mig == (now.find_instance(uuid) != nullptr), uuid);
   }
   IK_CHECK(!visible.unclear || visible.uuids.empty(), "unclear, and still a choice");

@@ -24,7 +24,7 @@ os.environ["INNKEEPER_NODES"] = gpu_device.nodes(BUDGET)  # Set before any impor
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "real: needs a real card, not a simulated one")
+    config.addinivalue_line("markers", "real: needs a real GPU, not a simulated one")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
         elif not gpu_device.REAL and item.get_closest_marker("real"):
-            item.add_marker(pytest.mark.skip(reason="the card is simulated"))
+            item.add_marker(pytest.mark.skip(reason="the GPU is simulated"))
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ REAL = KIND == "cuda"
 FAST = REAL and "FAKE_CUDA_KERNELS" not in os.environ
 NODE = f"{KIND}:0"
 PLAIN = "cuda" if REAL else "cpu"  # Device that runs the same kernels without Innkeeper.
-HAS_CARD = torch.version.cuda is not None and torch.cuda.is_available()
+HAS_GPU = torch.version.cuda is not None and torch.cuda.is_available()
 
 
 def nodes(budget: int, host: str = "4GiB") -> str:
@@ -35,7 +35,7 @@ def nodes(budget: int, host: str = "4GiB") -> str:
 
 def why_not() -> str | None:
     """Reason why the tests cannot run here; None where they can."""
-    if not REAL or HAS_CARD:
+    if not REAL or HAS_GPU:
         return None
     if torch.version.cuda is None:
         return f"PyTorch {torch.__version__} was built without CUDA"
@@ -79,12 +79,12 @@ def took(*parts: Callable[[], None]) -> float:
 
 def run_python(script: str, timeout: float = 500, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a script in a process of its own, where it can import this directory's modules."""
-    folders = [
+    directories = [
         str(Path(__file__).parent),
         str(ROOT / "tests/support/python"),
         os.environ.get("PYTHONPATH", ""),
     ]
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, folders)), **environment}
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, directories)), **environment}
     return subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | environment,
@@ -111,8 +111,8 @@ def machine() -> dict[str, str]:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.strip()
-    card = torch.cuda.get_device_name(0) if REAL else "simulated: no result"
-    return {"card": card, "PyTorch": torch.__version__, "CUDA": torch.version.cuda or "", "commit": commit}
+    gpu = torch.cuda.get_device_name(0) if REAL else "simulated: no result"
+    return {"gpu": gpu, "PyTorch": torch.__version__, "CUDA": torch.version.cuda or "", "commit": commit}
 
 
 def record(test: str, **figures: Any) -> None:

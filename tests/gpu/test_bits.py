@@ -60,13 +60,13 @@ def test_weights_are_bitwise_equal_at_every_budget(name: str) -> None:
     runs = answer_of(SCRIPT.format(name=name, steps=STEPS))
     plain_losses, plain_hash = runs.pop("plain")
     whole = runs.pop("whole")
-    card = "cuda:0" if REAL else "sim:0"
+    gpu = "cuda:0" if REAL else "sim:0"
     equal = whole["losses"] == plain_losses and whole["hash"] == plain_hash
     record(
         "bits",
         **{
             name: {
-                "peak_bytes": whole["stats"]["nodes"][card]["peak"],
+                "peak_bytes": whole["stats"]["nodes"][gpu]["peak"],
                 "equal_to_plain": equal,
                 "cudnn": name not in WITHOUT_CUDNN,
                 "equal_at_percent": [p for p, run in runs.items() if run["hash"] == whole["hash"]],
@@ -79,7 +79,7 @@ def test_weights_are_bitwise_equal_at_every_budget(name: str) -> None:
         assert run["broken"] == "", percent
         assert run["losses"] == whole["losses"], percent
         assert run["hash"] == whole["hash"], percent
-        node = run["stats"]["nodes"][card]
+        node = run["stats"]["nodes"][gpu]
         assert node["peak"] <= node["budget"], percent
         assert node["recount"] == node["resident"], percent
         assert run["allocated"] <= node["budget"], percent  # PyTorch's own count.

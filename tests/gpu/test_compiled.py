@@ -73,7 +73,7 @@ print(json.dumps({{"plain": plain, **runs}}))
 
 def test_a_compiled_model_has_the_bits_of_plain_pytorch_at_every_budget(tmp_path: Path) -> None:
     if REAL:
-        pytest.importorskip("triton", reason="kernels for cards are Triton's")
+        pytest.importorskip("triton", reason="kernels for GPUs are Triton's")
     settings = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TRITON_CACHE_DIR": str(tmp_path / "triton")}
     if REAL and not FAST:
         settings["TRITON_INTERPRET"] = "1"

@@ -18,7 +18,7 @@ def fill(count: int, mib: int) -> list[torch.Tensor]:
     return [torch.full((floats(mib),), float(i), device="managed") for i in range(count)]
 
 
-def card() -> dict[str, int]:
+def gpu() -> dict[str, int]:
     return innkeeper.stats()["nodes"][NODE]
 
 
@@ -37,7 +37,7 @@ def test_more_than_the_budget_holds_keeps_its_values() -> None:
 
 @pytest.mark.real
 def test_odd_sizes_are_counted_as_the_caching_allocator_counts_them() -> None:
-    before = torch.cuda.memory_allocated() - card()["recount"]
+    before = torch.cuda.memory_allocated() - gpu()["recount"]
     kept = []
     for i in range(200):
         kept.append(
@@ -45,18 +45,18 @@ def test_odd_sizes_are_counted_as_the_caching_allocator_counts_them() -> None:
         )
         if i % 3 == 2:
             kept.pop(0)
-        assert torch.cuda.memory_allocated() - before == card()["recount"]
-        assert card()["recount"] <= BUDGET
+        assert torch.cuda.memory_allocated() - before == gpu()["recount"]
+        assert gpu()["recount"] <= BUDGET
     assert innkeeper.stats()["evictions"] > 0
 
 
 @pytest.mark.real
 def test_a_recount_follows_every_allocation_and_release() -> None:
-    before = card()["recount"]
+    before = gpu()["recount"]
     managed, own = torch.zeros(floats(16), device="managed"), torch.zeros(floats(8), device="cuda")
-    assert card()["recount"] == card()["resident"] == before + 24 * MIB
+    assert gpu()["recount"] == gpu()["resident"] == before + 24 * MIB
     del managed, own
-    assert card()["recount"] == card()["resident"] == before
+    assert gpu()["recount"] == gpu()["resident"] == before
 
 
 @pytest.mark.real
@@ -70,7 +70,7 @@ def test_the_programs_own_cuda_tensors_make_room_too() -> None:
 
 
 @pytest.mark.real
-def test_when_the_card_itself_is_full_the_allocation_is_tried_again() -> None:
+def test_when_the_gpu_itself_is_full_the_allocation_is_tried_again() -> None:
     innkeeper.configure(nodes=nodes(2 << 30))
     tensors = fill(12, 64)
     assert innkeeper.stats()["evictions"] == 0
@@ -141,7 +141,7 @@ def test_a_smaller_budget_evicts_at_once() -> None:
     tensors = fill(3, 64)
     innkeeper.manager().set_budget(NODE, 96 * MIB)
     innkeeper.manager().reset_stats()  # Resets the peak of the larger budget.
-    assert card()["resident"] <= 96 * MIB
+    assert gpu()["resident"] <= 96 * MIB
     assert [tensor[0].item() for tensor in tensors] == [0.0, 1.0, 2.0]
 
 
@@ -151,9 +151,9 @@ START = "import innkeeper, torch; torch.ones(3, device='managed')"
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("wanted", "said"),
-    [("cuda:99", "cuda:99"), ("cuda:0:900000GiB", "the card has"), ("cuda:0,cuda:0", "named before")],
+    [("cuda:99", "cuda:99"), ("cuda:0:900000GiB", "the GPU has"), ("cuda:0,cuda:0", "named before")],
 )
-def test_a_card_that_is_not_there_is_one_clear_line(wanted: str, said: str) -> None:
+def test_a_gpu_that_is_not_there_is_one_clear_line(wanted: str, said: str) -> None:
     done = run_python(START, INNKEEPER_NODES=wanted)
     assert done.returncode != 0
     assert said in done.stderr.splitlines()[-1]
@@ -167,7 +167,7 @@ def test_another_allocator_is_refused() -> None:
 
 
 @pytest.mark.real
-def test_automatic_nodes_are_the_visible_cards_and_the_host() -> None:
+def test_automatic_nodes_are_the_visible_gpus_and_the_host() -> None:
     done = run_python(
         "import innkeeper, torch; torch.ones(3, device='managed'); print(*innkeeper.manager().nodes)",
         INNKEEPER_NODES="auto",

@@ -34,7 +34,7 @@ def experiment(number: int, start: Barrier | None = None) -> tuple[list[float], 
         return losses, hash_of(model)
 
 
-def test_two_experiments_share_a_card() -> None:
+def test_two_experiments_share_a_gpu() -> None:
     torch.use_deterministic_algorithms(True)
     try:
         innkeeper.configure(nodes=nodes(4 << 30))

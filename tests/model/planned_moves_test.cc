@@ -65,7 +65,7 @@ void read_ahead(const MachineOptions& options) {
   for (Block* block : blocks) machine->destroy(block);
 }
 
-TEST(Periods, ReadAheadFromADiskBelowACard) {
+TEST(Periods, ReadAheadFromADiskBelowAGpu) {
   read_ahead({.budget = KiB(36), .host_budget = KiB(40), .disk_budget = MiB(8)});
 }
 
@@ -77,29 +77,29 @@ TEST(Periods, ReadAheadFromADiskBelowAHostThatComputes) {
 // not begun.
 TEST(Periods, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
   Machine machine({.budget = KiB(64), .links = {.part = KiB(1), .few = 1, .enough = Bytes(0)}});
-  const NodeId card = machine.sim();
+  const NodeId gpu = machine.sim();
   std::vector<Block*> blocks;
-  for (uint64_t i = 0; i < 40; ++i) blocks.push_back(machine.make(card, pattern(4096, i)).value());
-  Block* const other = machine.make(card, pattern(64, 1)).value();
+  for (uint64_t i = 0; i < 40; ++i) blocks.push_back(machine.make(gpu, pattern(4096, i)).value());
+  Block* const other = machine.make(gpu, pattern(64, 1)).value();
   const auto waiting = [&] {
     return std::count_if(blocks.begin(), blocks.end(), [&](const Block* block) {
-      const Move* const move = block->replica(card).copies.move();
+      const Move* const move = block->replica(gpu).copies.move();
       return move != nullptr && move->state() == MoveState::reserved;
     });
   };
   std::ptrdiff_t most = 0;
   for (int period = 0; period < 60; ++period) {
     for (uint64_t i = 0; i < blocks.size(); ++i) {
-      ASSERT_TRUE(machine.read(*blocks[i], card).ok());
+      ASSERT_TRUE(machine.read(*blocks[i], gpu).ok());
       if (period % 8 != 7 || waiting() == 0) continue;
       most = std::max(most, waiting());
-      ASSERT_TRUE(machine.read(*other, card).ok());  // The block is not part of the period.
+      ASSERT_TRUE(machine.read(*other, gpu).ok());  // The block is not part of the period.
       EXPECT_EQ(waiting(), 0);
     }
   }
   EXPECT_GT(most, 0) << "else nothing was tried";
   for (uint64_t i = 0; i < blocks.size(); ++i)
-    EXPECT_EQ(machine.read(*blocks[i], card).value(), pattern(4096, i));
+    EXPECT_EQ(machine.read(*blocks[i], gpu).value(), pattern(4096, i));
   for (Block* block : blocks) machine->destroy(block);
   machine->destroy(other);
 }
@@ -153,7 +153,7 @@ TEST(Periods, AProgramThatFitsLeavesTheRestToOthers) {
   }
   beside.join();
   const double fetched = static_cast<double>(machine->stats().bytes_fetched - moved_before) / 44 / 4096;
-  EXPECT_LE(fetched, 19) << "with half of the card's room 21 of 24 arrive";
+  EXPECT_LE(fetched, 19) << "with half of the GPU's room 21 of 24 arrive";
   EXPECT_EQ(machine->stats().nodes.at("disk").peak, 0) << "all that is away fits the host";
   for (Block* block : blocks) machine->destroy(block);
   for (Block* block : tiny) machine->destroy(block);

@@ -156,9 +156,11 @@ class Walk {
       case Verb::combine: return combine(model, step);
       case Verb::copy_range: return copy_range(model, step);
       case Verb::prefetch:
-        return request(model, [&] { return machine_->requests().prefetch(*model->block, any_node(step.node)); });
+        return request(model,
+                       [&] { return machine_->requests().prefetch(*model->block, any_node(step.node)); });
       case Verb::evict: return evict(model);
-      case Verb::write_back: return request(model, [&] { return machine_->requests().write_back(*model->block); });
+      case Verb::write_back:
+        return request(model, [&] { return machine_->requests().write_back(*model->block); });
       case Verb::destroy: return destroy(model);
       case Verb::pin: return pin(model, computing(step.node));
       case Verb::unpin: return unpin(model);
@@ -270,13 +272,13 @@ class Walk {
     if (!done(machine_->acquire(node, std::span(accesses)), out->pinned)) return;
     auto* target = static_cast<unsigned char*>(out->block->data(node)) + to;
     const auto* source = static_cast<const unsigned char*>(in->block->data(node)) + from;
-    sim::Accelerator* card = machine_.card(node);
-    if (card != nullptr) card->begin_kernel(0);
+    sim::Accelerator* gpu = machine_.gpu(node);
+    if (gpu != nullptr) gpu->begin_kernel(0);
     compare("part of block " + name_of(*in), std::span(source, length),
             std::span(in->contents).subspan(from, length));
     std::memmove(target, source, length);
     const sim::WrittenRange written{target, length};
-    if (card != nullptr) card->end_kernel(0, std::span(&written, 1), {});
+    if (gpu != nullptr) gpu->end_kernel(0, std::span(&written, 1), {});
     machine_->release(node, std::span(accesses));
     std::memmove(out->contents.data() + to, in->contents.data() + from, length);
   }
@@ -289,10 +291,11 @@ class Walk {
 
   void evict(const ModelPtr& model) {
     const Requested requested(model);
-    if (!done(machine_->requests().evict(*model->block), model->held() || options_.lanes > 1) || options_.lanes > 1)
+    if (!done(machine_->requests().evict(*model->block), model->held() || options_.lanes > 1) ||
+        options_.lanes > 1)
       return;
     for (const NodeId node : machine_->requests().where(*model->block)) {
-      if (machine_.card(node) != nullptr)
+      if (machine_.gpu(node) != nullptr)
         fail("an evicted block is still at " + std::to_string(index_of(node)));
     }
   }
@@ -339,8 +342,8 @@ class Walk {
     if (!detached_.empty()) {
       const Detached gone = std::move(detached_.back());
       detached_.pop_back();
-      sim::Accelerator* card = machine_.card(gone.node);
-      if (card != nullptr) card->begin_kernel(0);
+      sim::Accelerator* gpu = machine_.gpu(gone.node);
+      if (gpu != nullptr) gpu->begin_kernel(0);
       compare("detached memory",
               {static_cast<const unsigned char*>(gone.memory.data()), gone.contents.size()}, gone.contents);
       return;
@@ -348,8 +351,8 @@ class Walk {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const ModelPtr& model = blocks_[(step.target + i) % blocks_.size()];
       if (model->escaped_at == kNoNode || model->writer || model->readers != 0) continue;
-      sim::Accelerator* card = machine_.card(model->escaped_at);
-      if (card != nullptr) card->begin_kernel(0);
+      sim::Accelerator* gpu = machine_.gpu(model->escaped_at);
+      if (gpu != nullptr) gpu->begin_kernel(0);
       compare("escaped block " + name_of(*model),
               {static_cast<const unsigned char*>(model->escaped_data), model->contents.size()},
               model->contents);
@@ -376,11 +379,11 @@ class Walk {
     Result<Memory> memory = machine_->device(node).allocate(bytes);
     if (done(memory.status())) {
       const Contents contents = fresh(size);
-      sim::Accelerator* card = machine_.card(node);
-      if (card != nullptr) card->begin_kernel(0);
+      sim::Accelerator* gpu = machine_.gpu(node);
+      if (gpu != nullptr) gpu->begin_kernel(0);
       std::copy(contents.begin(), contents.end(), static_cast<unsigned char*>(memory.value().data()));
       const sim::WrittenRange written{memory.value().data(), size};
-      if (card != nullptr) card->end_kernel(0, std::span(&written, 1), {});
+      if (gpu != nullptr) gpu->end_kernel(0, std::span(&written, 1), {});
       machine_->replace(*model->block, node, std::move(memory).value(), bytes);
       model->contents = contents;
       model->written = true;
@@ -402,8 +405,7 @@ class Walk {
 
   void change_budget(const Step& step) {
     const NodeId node = computing(step.node);
-    const Bytes full =
-        machine_.card(node) != nullptr ? options_.machine.budget : options_.machine.host_budget;
+    const Bytes full = machine_.gpu(node) != nullptr ? options_.machine.budget : options_.machine.host_budget;
     const Bytes before = machine_->budget(node);
     const Bytes wanted(full.count() - step.size % (full.count() / 4));
     const Status status = machine_->set_budget(node, wanted);
@@ -456,7 +458,8 @@ class Walk {
     if (!machine_->synchronize().ok()) fail("the machine does not come to rest");
     if (!good()) return;
     fail_if(machine_->check_invariants());
-    if (machine_->table().block_count() != 0) fail(std::to_string(machine_->table().block_count()) + " blocks are left");
+    if (machine_->table().block_count() != 0)
+      fail(std::to_string(machine_->table().block_count()) + " blocks are left");
     for (size_t i = 0; i < machine_->node_count(); ++i) {
       const NodeId node{static_cast<uint8_t>(i)};
       if (machine_->used(node) != Bytes(0))

@@ -233,12 +233,12 @@ def collectives(rank: int) -> Any:
 def checkpointed_in_parts(rank: int) -> Any:
     import torch.distributed.checkpoint as dcp
 
-    folder = os.environ["PROGRAM_FOLDER"]
+    directory = os.environ["PROGRAM_DIRECTORY"]
     state = {"model": model().state_dict()}
-    dcp.save(state, checkpoint_id=folder)
+    dcp.save(state, checkpoint_id=directory)
     for value in state["model"].values():
         value.zero_()
-    dcp.load(state, checkpoint_id=folder)
+    dcp.load(state, checkpoint_id=directory)
     return [value.sum().item() for value in state["model"].values()]
 
 
@@ -263,11 +263,11 @@ def say(name: str, program: Program) -> None:
     print(f"{name}: {result}", flush=True)
 
 
-def together(rank: int, names: list[str], folder: str) -> None:
+def together(rank: int, names: list[str], directory: str) -> None:
     warnings.simplefilter("ignore")
-    os.environ["PROGRAM_FOLDER"] = folder + "/state"
+    os.environ["PROGRAM_DIRECTORY"] = directory + "/state"
     for name in names:
-        dist.init_process_group(init_method=f"file://{folder}/{name}", rank=rank, world_size=2)
+        dist.init_process_group(init_method=f"file://{directory}/{name}", rank=rank, world_size=2)
         if rank == 0:
             say(name, lambda name=name: TOGETHER[name](0))
         else:
@@ -287,8 +287,8 @@ def main() -> None:
             say(name, program)
     parallel = [name for name in TOGETHER if not named or name in named]
     if parallel:
-        with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(together, (parallel, folder), nprocs=2)
+        with tempfile.TemporaryDirectory() as directory:
+            torch.multiprocessing.spawn(together, (parallel, directory), nprocs=2)
     if LOADED:  # PyTorch reports none of these as ours.
         assert not innkeeper._C.started(), "the managed device was started"
 

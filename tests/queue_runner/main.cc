@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "lease/kill_point.h"
-#include "queue/folder.h"
+#include "queue/queue_directory.h"
 #include "queue/runner.h"
 
 namespace {
@@ -57,8 +57,9 @@ int hop(const char* path) {
 int main(int count, char** arguments) {
   if (count == 3 && std::string_view(arguments[1]) == "--hop") return hop(arguments[2]);
   if (count == 3 && std::string_view(arguments[1]) == "--ensure") {
-    const auto folder = innkeeper::queue::Folder::open(arguments[2]);
-    const bool okay = folder.ok() && innkeeper::queue::ensure_runner(*folder.value(), {{arguments[0]}}).ok();
+    const auto directory = innkeeper::queue::QueueDirectory::open(arguments[2]);
+    const bool okay =
+        directory.ok() && innkeeper::queue::ensure_runner(*directory.value(), {{arguments[0]}}).ok();
     return okay && std::puts("okay") >= 0 ? 0 : 1;
   }
   if (count != 2) return 2;

@@ -42,7 +42,7 @@ using test::idle_machine;
 using test::LeaseDirectory;
 
 constexpr int kWorkers = 32;
-constexpr int kCards = 4;
+constexpr int kGpus = 4;
 constexpr int64_t kUnits = 1000;  // MiB of a GPU
 constexpr const char* kSteps[] = {"locked",           "scanned",   "before reaping",  "reaped",  "created",
                                   "life locked",      "written",   "readable",        "renamed", "unlocked",
@@ -51,7 +51,7 @@ constexpr size_t kStepCount = std::size(kSteps);
 
 // State in memory that all processes share.
 struct Shared {
-  std::atomic<int64_t> units[kWorkers][kCards];
+  std::atomic<int64_t> units[kWorkers][kGpus];
   std::atomic<int64_t> clock_error_ns;  // Error of the machine's wall clock, ns.
   std::atomic<uint64_t> jumps, renewed;
   std::atomic<uint64_t> grants, refusals, resized, waited, twice, errors;
@@ -67,7 +67,7 @@ int deadly_step = -1;
 int passes_left = 0;
 
 void take_back(int worker) {
-  for (int card = 0; card < kCards; ++card) shared->units[worker][card] = 0;
+  for (int gpu = 0; gpu < kGpus; ++gpu) shared->units[worker][gpu] = 0;
 }
 
 // In half of the cases chooses the step with the fewest kills, so that none is left out.
@@ -94,14 +94,14 @@ void maybe_die(const char* step) {
 
 void write_down(const Lease& lease) {
   for (const Claim& claim : lease.claims())
-    for (int card = 0; card < kCards; ++card)
-      if (claim.uuid == test::card_name(card)) shared->units[self][card] = claim.bytes.count() >> 20;
+    for (int gpu = 0; gpu < kGpus; ++gpu)
+      if (claim.uuid == test::gpu_name(gpu)) shared->units[self][gpu] = claim.bytes.count() >> 20;
 }
 
 void judge() {
-  for (int card = 0; card < kCards; ++card) {
+  for (int gpu = 0; gpu < kGpus; ++gpu) {
     int64_t sum = 0;
-    for (int worker = 0; worker < kWorkers; ++worker) sum += shared->units[worker][card];
+    for (int worker = 0; worker < kWorkers; ++worker) sum += shared->units[worker][gpu];
     if (sum > kUnits) ++shared->twice;
   }
 }
@@ -171,8 +171,8 @@ class Worker {
     const Bytes then = MiB(static_cast<int64_t>(50 + below(500)));
     // The judge may know fewer bytes than are leased, never more.
     if (then < now)
-      for (int card = 0; card < kCards; ++card)
-        shared->units[self][card] = std::min<int64_t>(shared->units[self][card], then.count() >> 20);
+      for (int gpu = 0; gpu < kGpus; ++gpu)
+        shared->units[self][gpu] = std::min<int64_t>(shared->units[self][gpu], then.count() >> 20);
     if (!arbiter_.resize(lease, then, machine_).ok()) return;
     ++shared->resized;
     write_down(lease);
@@ -180,13 +180,13 @@ class Worker {
   }
 
   Arbiter arbiter_;
-  const Machine machine_ = idle_machine(kCards, MiB(kUnits));
+  const Machine machine_ = idle_machine(kGpus, MiB(kUnits));
   std::mt19937_64 random_;
 };
 
 class Storm {
  public:
-  Storm(const LeaseDirectory& folder, uint64_t seed) : folder_(folder), random_(seed) {
+  Storm(const LeaseDirectory& directory, uint64_t seed) : directory_(directory), random_(seed) {
     void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared = new (memory) Shared{};
   }
@@ -239,7 +239,7 @@ class Storm {
       prctl(PR_SET_PDEATHSIG, SIGKILL);  // A storm that ends early leaves no worker behind.
       choose_death(fate);
       kill_point = &maybe_die;
-      Worker(folder_.directory(), seed).run();
+      Worker(directory_.directory(), seed).run();
     }
     workers_[child] = worker;
   }
@@ -283,7 +283,7 @@ class Storm {
     start(worker);
   }
 
-  const LeaseDirectory& folder_;
+  const LeaseDirectory& directory_;
   std::mt19937_64 random_;
   std::map<pid_t, int> workers_;
   uint64_t killed_ = 0;
@@ -296,8 +296,8 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
   const uint64_t kills = from_environment("INNKEEPER_STORM_KILLS", 60);
   const uint64_t seed = from_environment("INNKEEPER_SEED", 1);
   const test::Watchdog watchdog(580s);
-  const LeaseDirectory folder;
-  Storm storm(folder, seed);
+  const LeaseDirectory directory;
+  Storm storm(directory, seed);
   const auto begin = std::chrono::steady_clock::now();
   storm.run(grants, kills, 500s);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -320,14 +320,14 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
 
   // Nothing leaks: the next caller gets all GPUs at once, and its call leaves no dead file.
   Request all;
-  all.count = kCards;
-  Arbiter arbiter = folder.arbiter();
+  all.count = kGpus;
+  Arbiter arbiter = directory.arbiter();
   {
-    const Result<Lease> lease = arbiter.acquire(all, idle_machine(kCards, MiB(kUnits)));
+    const Result<Lease> lease = arbiter.acquire(all, idle_machine(kGpus, MiB(kUnits)));
     EXPECT_TRUE(lease.ok()) << lease.status().message();
-    EXPECT_EQ(folder.files(), 1);
+    EXPECT_EQ(directory.files(), 1);
   }
-  EXPECT_EQ(folder.files(), 0);
+  EXPECT_EQ(directory.files(), 0);
 }
 
 }  // namespace

@@ -48,11 +48,11 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
 
-  const QueueDirectory folder;
+  const QueueDirectory directory;
   test::Environment clock;
-  Queue queue = folder.queue();
+  Queue queue = directory.queue();
   ASSERT_TRUE(queue.set_cpu_slots(4).ok());
-  const std::string ran = (folder.outer() / "ran").string();
+  const std::string ran = (directory.outer() / "ran").string();
   std::vector<JobId> ids;
   int killed = 0, added = 0;
   const auto nothing_left = [&] {
@@ -72,7 +72,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
       if (due) continue;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
-    if (folder.kill_runner()) {
+    if (directory.kill_runner()) {
       ++killed;
     } else {
       ASSERT_TRUE(queue.ensure_runner().ok());  // The runner may have ended for want of work.
@@ -101,7 +101,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
 // While this object lives, the first process of a queue that reaches the step kills itself there.
 class DeadlyStep {
  public:
-  DeadlyStep(const QueueDirectory& folder, const char* step) : reached_(folder.outer() / "killed") {
+  DeadlyStep(const QueueDirectory& directory, const char* step) : reached_(directory.outer() / "killed") {
     environment_.set("INNKEEPER_KILL_STEP", step);
     environment_.set("INNKEEPER_KILL_FILE", reached_.string());
   }
@@ -119,10 +119,10 @@ class DeadlyStep {
 class RunnerStep : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RunnerStep, RunsOnce) {
-  const QueueDirectory folder;
-  const DeadlyStep step(folder, GetParam());
-  const std::string ran = (folder.outer() / "ran").string();
-  Queue queue = folder.queue();
+  const QueueDirectory directory;
+  const DeadlyStep step(directory, GetParam());
+  const std::string ran = (directory.outer() / "ran").string();
+  Queue queue = directory.queue();
   std::vector<JobId> ids;
   for (int i = 0; i < 3; ++i) ids.push_back(queue.add(counted(i, ran, "0")).value().at(0));
   const auto lines = queue.wait(ids, kJobLimit);
@@ -134,20 +134,20 @@ TEST_P(RunnerStep, RunsOnce) {
 
 // A killed runner had begun to prune; the next one completes the pruning.
 TEST(QueueStorm, KilledWhilePruning) {
-  const QueueDirectory folder;
-  const std::string ran = (folder.outer() / "ran").string();
-  Queue queue = folder.queue();
+  const QueueDirectory directory;
+  const std::string ran = (directory.outer() / "ran").string();
+  Queue queue = directory.queue();
   ASSERT_TRUE(queue.set_keep({.age = std::nullopt, .jobs = 1}).ok());
-  const DeadlyStep step(folder, "outputs removed");
+  const DeadlyStep step(directory, "outputs removed");
   std::vector<JobId> ids;
   for (int i = 0; i < 4; ++i) ids.push_back(queue.add(counted(i, ran, "0")).value().at(0));
   const auto lines = queue.wait(ids, kJobLimit);
   ASSERT_TRUE(lines.ok()) << lines.status().message();
   for (const JobLine& line : lines.value()) EXPECT_EQ(line.state, State::done) << line.id;
-  const auto output = folder.path() / "output";
+  const auto output = directory.path() / "output";
   EXPECT_TRUE(step.was_reached());
   EXPECT_TRUE(soon([&] { return queue.list().value().size() == 1; }))
-      << queue.list().value().size() << " are left; " << test::content(folder.path() / "runner.log");
+      << queue.list().value().size() << " are left; " << test::content(directory.path() / "runner.log");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(output), {}), 1);
 }
 
@@ -166,10 +166,10 @@ struct SupervisorCase {
 class SupervisorStep : public ::testing::TestWithParam<SupervisorCase> {};
 
 TEST_P(SupervisorStep, IsNeverRunTwice) {
-  const QueueDirectory folder;
-  const DeadlyStep step(folder, GetParam().step);
-  const std::string ran = (folder.outer() / "ran").string();
-  Queue queue = folder.queue();
+  const QueueDirectory directory;
+  const DeadlyStep step(directory, GetParam().step);
+  const std::string ran = (directory.outer() / "ran").string();
+  Queue queue = directory.queue();
   const std::vector<JobId> ids = queue.add(counted(7, ran, "0.2")).value();
   const auto lines = queue.wait(ids, kJobLimit);
   ASSERT_TRUE(lines.ok()) << lines.status().message();
@@ -191,18 +191,18 @@ INSTANTIATE_TEST_SUITE_P(Steps, SupervisorStep,
 
 // A job whose supervisor is killed goes on, counts as running until its end, and is not run a second time.
 TEST(QueueStorm, JobOutlivesItsSupervisor) {
-  const QueueDirectory folder;
-  const std::string ran = (folder.outer() / "ran").string();
-  Queue queue = folder.queue();
-  const std::string go = (folder.outer() / "go").string();
+  const QueueDirectory directory;
+  const std::string ran = (directory.outer() / "ran").string();
+  Queue queue = directory.queue();
+  const std::string go = (directory.outer() / "go").string();
   const std::string more = "0; while [ ! -e " + go + " ]; do sleep 0.02; done; echo 2 >> " + ran;
   const JobId id = queue.add(counted(1, ran, more)).value().at(0);
   ASSERT_TRUE(soon([&] { return !count_lines(ran).empty(); }));
   const pid_t shell =
-      std::atoi(test::content(folder.path() / "life" / (std::to_string(id) + ".1")).c_str() + 6);
+      std::atoi(test::content(directory.path() / "life" / (std::to_string(id) + ".1")).c_str() + 6);
   ASSERT_GT(shell, 1);
   ASSERT_EQ(kill(shell, SIGKILL), 0);  // Supervisor from the line "began PID ...".
-  ASSERT_TRUE(folder.kill_runner());
+  ASSERT_TRUE(directory.kill_runner());
   ASSERT_TRUE(queue.ensure_runner().ok());
   std::this_thread::sleep_for(300ms);
   EXPECT_EQ(queue.show(id).value().state, State::running);
@@ -213,8 +213,8 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
 
 // A job that ignores SIGTERM is killed, and so are its children.
 TEST(QueueStorm, KilledAfterTheGrace) {
-  const QueueDirectory folder;
-  Queue queue = folder.queue();
+  const QueueDirectory directory;
+  Queue queue = directory.queue();
   JobSpec spec = test::shell("trap '' TERM; sleep 100 & while :; do wait; done");
   spec.time_limit = 100ms;
   spec.grace = 2s;
@@ -226,10 +226,10 @@ TEST(QueueStorm, KilledAfterTheGrace) {
 
 // --retry permits another run, even if the end of the first is unknown.
 TEST(QueueStorm, RetriesWhatWasInterrupted) {
-  const QueueDirectory folder;
-  const DeadlyStep step(folder, "job ended");
-  const std::string ran = (folder.outer() / "ran").string();
-  Queue queue = folder.queue();
+  const QueueDirectory directory;
+  const DeadlyStep step(directory, "job ended");
+  const std::string ran = (directory.outer() / "ran").string();
+  Queue queue = directory.queue();
   JobSpec spec = counted(1, ran, "0");
   spec.retries = 1;
   const auto lines = queue.wait(queue.add(spec).value(), kJobLimit);

@@ -22,27 +22,27 @@ inline Options options(Visibility visibility, uint64_t seed = 0, std::string nam
   return {.name = std::move(name), .capacity = MiB(1), .visibility = visibility, .seed = seed};
 }
 
-inline unsigned char* take(Accelerator& card, size_t size = kSize) {
-  Result<void*> data = card.allocate(Bytes(static_cast<int64_t>(size)));
+inline unsigned char* take(Accelerator& gpu, size_t size = kSize) {
+  Result<void*> data = gpu.allocate(Bytes(static_cast<int64_t>(size)));
   EXPECT_TRUE(data.ok()) << data.status().message();
   return static_cast<unsigned char*>(data.value());
 }
 
 // A kernel that fills a buffer.
-inline void fill(Accelerator& card, void* data, int value, size_t size = kSize, QueueIndex queue = kCompute) {
-  card.begin_kernel(queue);
-  if (card.options().data) std::memset(data, value, size);
+inline void fill(Accelerator& gpu, void* data, int value, size_t size = kSize, QueueIndex queue = kCompute) {
+  gpu.begin_kernel(queue);
+  if (gpu.options().data) std::memset(data, value, size);
   const WrittenRange written{data, size};
-  card.end_kernel(queue, {&written, 1}, {});
+  gpu.end_kernel(queue, {&written, 1}, {});
 }
 
 // Runs a kernel that only reads. Checks that all bytes agree, and returns the first.
-inline int look(Accelerator& card, const unsigned char* data, size_t size = kSize,
+inline int look(Accelerator& gpu, const unsigned char* data, size_t size = kSize,
                 QueueIndex queue = kCompute) {
-  card.begin_kernel(queue);
+  gpu.begin_kernel(queue);
   const int seen = data[0];
   for (size_t i = 0; i < size; ++i) EXPECT_EQ(data[i], seen);
-  card.end_kernel(queue, {}, {});
+  gpu.end_kernel(queue, {}, {});
   return seen;
 }
 

@@ -70,29 +70,29 @@ class SimRig : public CoreRig {
     device_ = make("sim:0", visibility, seed, Books::kDevice);
   }
   void fill(void* data, Bytes size, int value) override {
-    card_->begin_kernel(0);
+    gpu_->begin_kernel(0);
     std::memset(data, value, HostRig::length(size));
     const sim::WrittenRange written{data, HostRig::length(size)};
-    card_->end_kernel(0, {&written, 1}, {});
+    gpu_->end_kernel(0, {&written, 1}, {});
   }
   int look(const void* data, Bytes size) override {
-    card_->begin_kernel(0);
+    gpu_->begin_kernel(0);
     const int seen = HostRig::seen(data, size);
-    card_->end_kernel(0, {}, {});
+    gpu_->end_kernel(0, {}, {});
     return seen;
   }
   Bytes too_much() const override { return MiB(65); }
 
  private:
   std::unique_ptr<Device> make(const char* name, sim::Visibility visibility, uint64_t seed, NodeId node) {
-    card_ = std::make_shared<sim::Accelerator>(
+    gpu_ = std::make_shared<sim::Accelerator>(
         sim::Options{.name = name, .capacity = MiB(64), .visibility = visibility, .seed = seed});
-    std::unique_ptr<Device> made = sim::make_device(card_);
+    std::unique_ptr<Device> made = sim::make_device(gpu_);
     made->attach(node, &books());
     return made;
   }
 
-  std::shared_ptr<sim::Accelerator> card_;  // The simulated GPU of the device.
+  std::shared_ptr<sim::Accelerator> gpu_;  // The simulated GPU of the device.
 };
 
 class FaultyRig final : public SimRig {

@@ -18,11 +18,11 @@
 
 namespace innkeeper::test {
 
-// A fake library in this build: tests/FOLDER/FILE.
+// A fake library in this build: tests/DIRECTORY/FILE.
 inline std::filesystem::path fake_library_path(const std::string& fake, const std::string& file) {
-  auto folder = std::filesystem::canonical("/proc/self/exe").parent_path();
-  for (; folder.has_relative_path(); folder = folder.parent_path()) {
-    const auto path = folder / "tests" / fake / file;
+  auto directory = std::filesystem::canonical("/proc/self/exe").parent_path();
+  for (; directory.has_relative_path(); directory = directory.parent_path()) {
+    const auto path = directory / "tests" / fake / file;
     if (std::filesystem::exists(path)) return path;
   }
   std::fprintf(stderr, "%s is not built\n", fake.c_str());
@@ -47,7 +47,7 @@ class FakeLibrary {
 
   // Sets the script for the next snapshot. Writes a new file, so that the library notices.
   void change(const std::string& script) {
-    const auto fresh = folder_.path() / "fresh";
+    const auto fresh = directory_.path() / "fresh";
     std::ofstream(fresh) << (quiet_ ? "" : "log " + log_path().string() + "\n") << script;
     std::filesystem::rename(fresh, script_path());
   }
@@ -81,10 +81,10 @@ class FakeLibrary {
   }
 
  private:
-  std::filesystem::path script_path() const { return folder_.path() / "script"; }
-  std::filesystem::path log_path() const { return folder_.path() / "log"; }
+  std::filesystem::path script_path() const { return directory_.path() / "script"; }
+  std::filesystem::path log_path() const { return directory_.path() / "log"; }
 
-  const TemporaryDirectory folder_{"innkeeper-gpus"};
+  const TemporaryDirectory directory_{"innkeeper-gpus"};
   Environment environment_;
   const bool quiet_;
 };

@@ -32,18 +32,18 @@ class LeaseDirectory {
       lease::Directory::open((outer_.path() / "leases").string()).value();
 };
 
-inline std::string card_name(int index) { return "GPU-" + std::to_string(1000 + index); }
+inline std::string gpu_name(int index) { return "GPU-" + std::to_string(1000 + index); }
 
 // GPUs without any use.
-inline lease::Machine idle_machine(int cards, Bytes each = GiB(80)) {
+inline lease::Machine idle_machine(int gpus, Bytes each = GiB(80)) {
   lease::Machine machine;
-  for (int i = 0; i < cards; ++i) {
-    lease::Card card;
-    card.uuid = card_name(i);
-    card.total = each;
-    card.free = each;
-    card.processes_known = true;
-    machine.cards.push_back(card);
+  for (int i = 0; i < gpus; ++i) {
+    lease::Gpu gpu;
+    gpu.uuid = gpu_name(i);
+    gpu.total = each;
+    gpu.free = each;
+    gpu.processes_known = true;
+    machine.gpus.push_back(gpu);
   }
   return machine;
 }

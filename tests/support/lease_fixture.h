@@ -20,7 +20,7 @@
 
 namespace innkeeper::lease {
 
-using test::card_name;
+using test::gpu_name;
 using test::idle_machine;
 using test::in_child;
 using test::LeaseDirectory;
@@ -35,18 +35,18 @@ class LeaseFixture : public testing::Test {
   explicit LeaseFixture(Machine machine = idle_machine(2)) : machine_(std::move(machine)) {}
 
   // Bytes of a GPU that are not promised.
-  Bytes available(int card = 0) {
-    return arbiter_.ledger(machine_).value()[static_cast<size_t>(card)].available;
+  Bytes available(int gpu = 0) {
+    return arbiter_.ledger(machine_).value()[static_cast<size_t>(gpu)].available;
   }
   static Request waiting(Request request) {
     request.wait = true;
     return request;
   }
-  std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
+  std::string path(const std::string& name) const { return directory_.path() + "/" + name; }
 
   test::Watchdog watchdog_{std::chrono::seconds(60)};
-  LeaseDirectory folder_;
-  Arbiter arbiter_ = folder_.arbiter();
+  LeaseDirectory directory_;
+  Arbiter arbiter_ = directory_.arbiter();
   Machine machine_;
 };
 

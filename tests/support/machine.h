@@ -41,7 +41,7 @@ struct MachineOptions {
   DiskCalls disk_calls = DiskCalls::of_the_system();
   std::unique_ptr<EvictionPolicy> (*policy)() = make_reuse_distance_policy;
   LinkLimits links = {};
-  cost::GpuModel card = cost::default_gpu();
+  cost::GpuModel gpu = cost::default_gpu();
   cost::LinkModel link = cost::default_host_link();
   bool unseen = false;   // Accelerators work unseen.
   bool measured = true;  // The engine knows the accelerators' speeds and clocks.
@@ -53,16 +53,16 @@ class Machine {
     std::vector<NodeSetup> nodes;
     for (size_t i = 0; i < options.accelerators; ++i) {
       // More capacity than the budget: the engine enforces the budget, not the capacity.
-      cards_.push_back(std::make_shared<sim::Accelerator>(sim::Options{.name = "sim:" + std::to_string(i),
-                                                                       .capacity = MiB(64),
-                                                                       .visibility = options.visibility,
-                                                                       .seed = options.seed + i,
-                                                                       .gpu = options.card,
-                                                                       .host_link = options.link}));
-      nodes.push_back({wrap(sim::make_device(cards_.back()), options), options.budget, true});
+      gpus_.push_back(std::make_shared<sim::Accelerator>(sim::Options{.name = "sim:" + std::to_string(i),
+                                                                      .capacity = MiB(64),
+                                                                      .visibility = options.visibility,
+                                                                      .seed = options.seed + i,
+                                                                      .gpu = options.gpu,
+                                                                      .host_link = options.link}));
+      nodes.push_back({wrap(sim::make_device(gpus_.back()), options), options.budget, true});
       if (!options.measured) continue;
-      nodes.back().speed = {cards_.back()->options().gpu.bytes(), options.link.bandwidth};
-      nodes.back().time = [card = cards_.back()] { return ComputeTime{card->time(0), card->busy(0)}; };
+      nodes.back().speed = {gpus_.back()->options().gpu.bytes(), options.link.bandwidth};
+      nodes.back().time = [gpu = gpus_.back()] { return ComputeTime{gpu->time(0), gpu->busy(0)}; };
     }
     const bool host_computes = options.host_computes || options.accelerators == 0;
     nodes.push_back({wrap(std::make_unique<HostDevice>(), options), options.host_budget, host_computes});
@@ -84,8 +84,8 @@ class Machine {
   NodeId sim(size_t index = 0) const { return NodeId{static_cast<uint8_t>(index)}; }
   NodeId host() const { return engine_->host(); }
   NodeId disk() const { return engine_->disk(); }
-  sim::Accelerator* card(NodeId node) const {
-    return index_of(node) < cards_.size() ? cards_[index_of(node)].get() : nullptr;
+  sim::Accelerator* gpu(NodeId node) const {
+    return index_of(node) < gpus_.size() ? gpus_[index_of(node)].get() : nullptr;
   }
 
   // Called inside kernels, between their two allocations: for tests in which another thread intervenes.
@@ -110,7 +110,7 @@ class Machine {
     for (size_t i = 0; i < accesses.size(); ++i) {
       if (accesses[i].write) written.push_back({operands[i].data(), operands[i].size()});
     }
-    sim::Accelerator* on = card(node);
+    sim::Accelerator* on = gpu(node);
     if (on != nullptr) on->begin_kernel(0);
     kernel(operands);
     if (on != nullptr) on->end_kernel(0, written, {});
@@ -142,7 +142,7 @@ class Machine {
       const sim::WrittenRange written{memory.value().data(), static_cast<size_t>(size.count())};
       std::vector<std::span<unsigned char>> operands = bytes_of(node, accesses);
       operands.emplace_back(static_cast<unsigned char*>(written.data), written.size);
-      sim::Accelerator* on = card(node);
+      sim::Accelerator* on = gpu(node);
       if (on != nullptr) on->begin_kernel(0);
       kernel(operands);
       if (on != nullptr) on->end_kernel(0, std::span(&written, 1), {});
@@ -208,7 +208,7 @@ class Machine {
     return std::make_unique<FaultyDevice>(std::move(device), options.faults, options.peers, options.unseen);
   }
 
-  std::vector<std::shared_ptr<sim::Accelerator>> cards_;
+  std::vector<std::shared_ptr<sim::Accelerator>> gpus_;
   std::unique_ptr<Engine> engine_;
   std::function<void()> pause_;
 };

@@ -17,7 +17,7 @@ class ProgramTracker {
   explicit ProgramTracker(std::function<Bytes(NodeId)> room, Planner::RunInBackground run_in_background = {},
                           NodeId backing = kNoNode)
       : planner(
-            std::move(room), [backing](NodeId) { return AboutNode{.name = "a card", .backing = backing}; },
+            std::move(room), [backing](NodeId) { return AboutNode{.name = "a GPU", .backing = backing}; },
             std::move(run_in_background)) {}
 
   Name meet() {
@@ -26,7 +26,7 @@ class ProgramTracker {
   }
   int op(std::vector<Touch> touches) {
     clock += step;
-    planner.ended(kCard, touches, {.kernels = kernel, .clock = clock});
+    planner.ended(kGpu, touches, {.kernels = kernel, .clock = clock});
     int orders = 0;
     for (Order order; planner.next(order);) ++orders;
     return orders;

@@ -29,9 +29,9 @@ T good(Result<T> result) {
 }
 
 inline queue::Program queue_runner() {
-  auto folder = std::filesystem::canonical("/proc/self/exe").parent_path();
-  for (; folder.has_relative_path(); folder = folder.parent_path()) {
-    const auto file = folder / "tests" / "queue_runner" / "queue_runner";
+  auto directory = std::filesystem::canonical("/proc/self/exe").parent_path();
+  for (; directory.has_relative_path(); directory = directory.parent_path()) {
+    const auto file = directory / "tests" / "queue_runner" / "queue_runner";
     if (std::filesystem::exists(file)) return {{file.string()}};
   }
   std::fprintf(stderr, "the runner is not built: target queue_runner\n");
@@ -83,8 +83,8 @@ class QueueDirectory {
   // The runner's process; 0 if there is none.
   pid_t runner() const {
     const pid_t pid = std::atoi(content(path() / "runner.lock").c_str());
-    const auto folder = queue::Folder::open(path().string());
-    return folder.ok() && queue::runner_alive(*folder.value()) ? pid : 0;
+    const auto directory = queue::QueueDirectory::open(path().string());
+    return directory.ok() && queue::runner_alive(*directory.value()) ? pid : 0;
   }
   bool kill_runner() const {
     const pid_t pid = runner();

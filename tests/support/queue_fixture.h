@@ -25,7 +25,7 @@ using test::soon;
 // An open directory without a queue: for tests that read and write its files themselves.
 class QueueDirectoryTest : public testing::Test {
  protected:
-  Store store(Durable durable = Durable::processes) const { return good(Store::open(*folder_, durable)); }
+  Store store(Durable durable = Durable::processes) const { return good(Store::open(*directory_, durable)); }
   // A job that does nothing.
   static JobSpec spec() {
     JobSpec job;
@@ -37,12 +37,12 @@ class QueueDirectoryTest : public testing::Test {
   std::string path(const char* name) const { return (outer_.outer() / name).string(); }
   // The process number of the supervisor of the job's first attempt; 0 until the attempt has begun.
   pid_t supervisor(JobId id) const {
-    const Life life = look(folder_->life(id, 1));
+    const Life life = look(directory_->life(id, 1));
     return life.began ? static_cast<pid_t>(life.began->supervisor.pid) : 0;
   }
 
   QueueDirectory outer_;
-  std::shared_ptr<const Folder> folder_ = good(Folder::open(outer_.path().string()));
+  std::shared_ptr<const QueueDirectory> directory_ = good(QueueDirectory::open(outer_.path().string()));
 };
 
 // An open queue, with a real runner.

@@ -24,44 +24,43 @@ inline std::string wrong_in(const telemetry::Reading<telemetry::Memory>& memory)
   return "";
 }
 
-inline std::string wrong_in(const telemetry::Card& card) {
-  if (card.uuid.empty() || !is_plain(card.name) || !is_plain(card.uuid)) return "no plain name";
-  if (card.uuid.find_first_of(", \t") != std::string::npos) return "a UUID that would break a list";
-  if (const std::string wrong = wrong_in(card.memory); !wrong.empty()) return wrong;
+inline std::string wrong_in(const telemetry::Gpu& gpu) {
+  if (gpu.uuid.empty() || !is_plain(gpu.name) || !is_plain(gpu.uuid)) return "no plain name";
+  if (gpu.uuid.find_first_of(", \t") != std::string::npos) return "a UUID that would break a list";
+  if (const std::string wrong = wrong_in(gpu.memory); !wrong.empty()) return wrong;
   std::set<std::string> seen;
-  for (const telemetry::Instance& instance : card.instances) {
+  for (const telemetry::Instance& instance : gpu.instances) {
     if (!seen.insert(instance.uuid).second) return "two instances of one name";
     if (instance.uuid.rfind("MIG-", 0) != 0 && instance.uuid.rfind("GPU-", 0) != 0)
       return "an instance without a UUID";
     if (const std::string wrong = wrong_in(instance.memory); !wrong.empty()) return wrong;
   }
-  if (card.utilization) {
-    const auto [compute, memory] = *card.utilization;
+  if (gpu.utilization) {
+    const auto [compute, memory] = *gpu.utilization;
     if (compute < 0 || compute > 100 || memory < 0 || memory > 100) return "more than all of it used";
   }
-  if (card.power && (card.power->watts < 0 || card.power->watts > 100'000)) return "a power station";
-  if (card.temperature_c && *card.temperature_c > 500) return "a furnace";
-  if (card.processes)
-    for (const telemetry::Process& process : *card.processes)
+  if (gpu.power && (gpu.power->watts < 0 || gpu.power->watts > 100'000)) return "a power station";
+  if (gpu.temperature_c && *gpu.temperature_c > 500) return "a furnace";
+  if (gpu.processes)
+    for (const telemetry::Process& process : *gpu.processes)
       if (process.pid <= 0 || process.used.value_or(Bytes(0)) < Bytes(0)) return "no process";
   return "";
 }
 
 inline std::string wrong_in(const telemetry::Snapshot& now) {
-  if (now.cards.size() + now.lost.size() > 512) return "more cards than there can be";
+  if (now.gpus.size() + now.lost.size() > 512) return "more GPUs than there can be";
   std::set<std::string> seen;
-  for (const telemetry::Card& card : now.cards) {
-    if (!seen.insert(card.uuid).second) return "two cards of one name";
-    if (const std::string wrong = wrong_in(card); !wrong.empty()) return card.uuid + ": " + wrong;
+  for (const telemetry::Gpu& gpu : now.gpus) {
+    if (!seen.insert(gpu.uuid).second) return "two GPUs of one name";
+    if (const std::string wrong = wrong_in(gpu); !wrong.empty()) return gpu.uuid + ": " + wrong;
   }
-  for (const telemetry::LostCard& lost : now.lost)
+  for (const telemetry::LostGpu& lost : now.lost)
     if (!is_plain(lost.why) || lost.why.empty() || !is_plain(lost.uuid))
-      return "a card that is lost without a reason";
+      return "a GPU that is lost without a reason";
   if (!now.driver && !is_plain(now.driver.text())) return "no plain reason";
   if (now.driver.ok() != (now.trouble == telemetry::Trouble::none)) return "trouble with a driver that works";
-  if (!now.driver.ok() && !now.cards.empty()) return "cards without a driver";
-  if (!now.links.empty() && now.links.size() != now.cards.size() * now.cards.size())
-    return "links of no pair";
+  if (!now.driver.ok() && !now.gpus.empty()) return "GPUs without a driver";
+  if (!now.links.empty() && now.links.size() != now.gpus.size() * now.gpus.size()) return "links of no pair";
   for (const std::string& uuid : telemetry::resolve_visible(std::nullopt, "", now).uuids)
     if (now.find(uuid) == nullptr) return "what is visible is not there";
   return "";

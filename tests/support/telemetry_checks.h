@@ -25,7 +25,7 @@ using test::FakeGpus;
 // The GPUs' UUIDs in the order of the snapshot, separated by spaces.
 inline std::string uuids(const Snapshot& now) {
   std::string text;
-  for (const Card& card : now.cards) text += (text.empty() ? "" : " ") + card.uuid;
+  for (const Gpu& gpu : now.gpus) text += (text.empty() ? "" : " ") + gpu.uuid;
   return text;
 }
 
@@ -47,10 +47,10 @@ void expect_said_and_cured(std::span<const StartFailure> failures, const char* m
     EXPECT_FALSE(now.driver);
     EXPECT_NE(now.driver.text().find(text), std::string::npos) << now.driver.text();
     EXPECT_EQ(now.driver.text().find('\n'), std::string::npos);
-    EXPECT_TRUE(now.cards.empty());
+    EXPECT_TRUE(now.gpus.empty());
     shut_down();
     gpus.change(machine);
-    EXPECT_EQ(snapshot(Wanted::all).cards.size(), 2u) << script;
+    EXPECT_EQ(snapshot(Wanted::all).gpus.size(), 2u) << script;
   }
 }
 
@@ -79,7 +79,7 @@ inline void expect_no_lock_across(test::FakeLibrary& gpus, const char* machine, 
   }
   EXPECT_TRUE(test::soon([&] { return gpus.calls(function) == before + kThreads; }));
   EXPECT_EQ(through, 0);
-  const pid_t child = test::in_child([] { return snapshot(Wanted::nothing).cards.size() == 2 ? 0 : 1; });
+  const pid_t child = test::in_child([] { return snapshot(Wanted::nothing).gpus.size() == 2 ? 0 : 1; });
   EXPECT_TRUE(test::soon([&] { return gpus.calls(function, child) == 1; }));
   gpus.change(machine);
   for (std::thread& thread : threads) thread.join();

@@ -7,7 +7,7 @@
 
 namespace innkeeper::plan {
 
-inline constexpr NodeId kCard{0};  // The accelerator that most tests of plans have.
+inline constexpr NodeId kGpu{0};  // The accelerator that most tests of plans have.
 
 inline Touch read(Name name, int64_t kib = 1) { return {name, KiB(kib), false}; }
 

@@ -19,7 +19,7 @@ namespace innkeeper::torch_layer {
 namespace {
 
 constexpr int64_t kCount = 4096;
-const c10::Device kCard(c10::kHPU, 0);
+const c10::Device kGpu(c10::kHPU, 0);
 
 class ComputeQueue : public testing::Test {
  protected:
@@ -31,7 +31,7 @@ class ComputeQueue : public testing::Test {
   void SetUp() override {
     (void)at::zeros({1}, managed_device());  // Starts the simulator.
     guard_.emplace(c10::kHPU);
-    side_ = guard_->getStreamFromGlobalPool(kCard, false);
+    side_ = guard_->getStreamFromGlobalPool(kGpu, false);
     before_ = guard_->exchangeStream(*side_);
   }
   void TearDown() override { guard_->exchangeStream(*before_); }
@@ -44,7 +44,7 @@ class ComputeQueue : public testing::Test {
 at::TensorOptions floats(c10::Device device) { return at::TensorOptions(device).dtype(at::kFloat); }
 
 TEST_F(ComputeQueue, AManagedCopyComesAfterTheProgramsKernels) {
-  const at::Tensor real = at::empty({kCount}, floats(kCard));
+  const at::Tensor real = at::empty({kCount}, floats(kGpu));
   real.fill_(7);
   const at::Tensor managed = at::empty({kCount}, floats(managed_device()));
   managed.copy_(real);
@@ -53,7 +53,7 @@ TEST_F(ComputeQueue, AManagedCopyComesAfterTheProgramsKernels) {
 
 TEST_F(ComputeQueue, TheProgramsKernelsComeAfterManagedOnes) {
   const at::Tensor managed = at::full({kCount}, 2, floats(managed_device()));
-  const at::Tensor real = at::zeros({kCount}, floats(kCard));
+  const at::Tensor real = at::zeros({kCount}, floats(kGpu));
   managed.add_(1);
   real.copy_(managed);
   real.mul_(2);
@@ -63,7 +63,7 @@ TEST_F(ComputeQueue, TheProgramsKernelsComeAfterManagedOnes) {
 TEST_F(ComputeQueue, OperatorsLeaveTheProgramsStreamAsItWas) {
   const at::Tensor managed = at::full({kCount}, 2, floats(managed_device()));
   managed.mul_(3);
-  EXPECT_EQ(guard_->getStream(kCard), *side_);
+  EXPECT_EQ(guard_->getStream(kGpu), *side_);
 }
 
 // The engine's copies wait for the compute queue, not for the program's stream.
@@ -88,10 +88,10 @@ TEST_F(ComputeQueue, MoreThanTheNodeHoldsKeepsItsValues) {
 
 TEST_F(ComputeQueue, AScopePutsTheStreamBack) {
   {
-    const OnComputeQueue scope(kCard);
-    EXPECT_EQ(guard_->getStream(kCard), guard_->getDefaultStream(kCard));
+    const OnComputeQueue scope(kGpu);
+    EXPECT_EQ(guard_->getStream(kGpu), guard_->getDefaultStream(kGpu));
   }
-  EXPECT_EQ(guard_->getStream(kCard), *side_);
+  EXPECT_EQ(guard_->getStream(kGpu), *side_);
 }
 
 }  // namespace

@@ -48,12 +48,12 @@ class C10Rig : public Rig {
 
  protected:
   C10Rig(c10::DeviceType type, c10::DispatchKey key) : type_(type), key_(key) { books().open(); }
-  c10::Device card(int index) const { return {type_, static_cast<c10::DeviceIndex>(index)}; }
+  c10::Device gpu(int index) const { return {type_, static_cast<c10::DeviceIndex>(index)}; }
 
  private:
   at::Tensor bytes_at(void* data, Bytes size) const {
     auto storage = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(size.count()), c10::DataPtr(data, card(0)),
+        c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(size.count()), c10::DataPtr(data, gpu(0)),
         /*allocator=*/nullptr, /*resizable=*/false);
     auto tensor = c10::make_intrusive<c10::TensorImpl>(
         c10::Storage(std::move(storage)), c10::DispatchKeySet(key_), caffe2::TypeMeta::Make<uint8_t>());
@@ -68,16 +68,16 @@ class C10Rig : public Rig {
 class SimRig final : public C10Rig {
  public:
   SimRig(sim::Visibility visibility, uint64_t seed) : C10Rig(c10::kHPU, c10::DispatchKey::HPU) {
-    std::vector<std::shared_ptr<sim::Accelerator>> cards;
+    std::vector<std::shared_ptr<sim::Accelerator>> gpus;
     for (const char* name : {"sim:0", "sim:1"}) {
-      cards.push_back(std::make_shared<sim::Accelerator>(
+      gpus.push_back(std::make_shared<sim::Accelerator>(
           sim::Options{.name = name, .capacity = MiB(64), .visibility = visibility, .seed = seed++}));
     }
-    sim_backend::install(cards, &books(), std::array{Books::kDevice, Books::kPeerNode});
+    sim_backend::install(gpus, &books(), std::array{Books::kDevice, Books::kPeerNode});
     const auto make = [&](int index) {
-      const auto& accelerator = cards[static_cast<size_t>(index)];
+      const auto& accelerator = gpus[static_cast<size_t>(index)];
       return std::make_unique<C10Device>(
-          accelerator->options().name, card(index), c10::DispatchKey::HPU,
+          accelerator->options().name, gpu(index), c10::DispatchKey::HPU,
           [accelerator] { return accelerator->live(); }, sim_backend::make_memory_order(accelerator));
     };
     device_ = make(0);
@@ -109,7 +109,7 @@ class CudaRig final : public C10Rig {
     const auto make = [&](int index, NodeId node) {
       nodes[static_cast<size_t>(index)] = node;
       return std::make_unique<C10Device>(
-          "cuda:" + std::to_string(index), card(index), c10::DispatchKey::CUDA,
+          "cuda:" + std::to_string(index), gpu(index), c10::DispatchKey::CUDA,
           [index] { return cuda_backend::live(static_cast<c10::DeviceIndex>(index)); },
           cuda_backend::make_memory_order(static_cast<c10::DeviceIndex>(index)));
     };
@@ -142,11 +142,11 @@ class CudaRig final : public C10Rig {
 
 std::vector<RigKind> kinds() {
   using namespace test;  // NOLINT: the offers
-  constexpr unsigned kCard = kKernels | kPeer | kFull | kReuses | kPolls | kFailures;
+  constexpr unsigned kGpu = kKernels | kPeer | kFull | kReuses | kPolls | kFailures;
   std::vector<RigKind> all = {{"HostNode", kFull | kPolls, [] { return std::make_unique<HostNodeRig>(); }}};
   const auto add = [&](const std::string& name, sim::Visibility visibility, uint64_t seed) {
     const unsigned late = visibility == sim::Visibility::late ? unsigned{kLate} : 0;
-    all.push_back({name, kCard | late, [=] { return std::make_unique<SimRig>(visibility, seed); }});
+    all.push_back({name, kGpu | late, [=] { return std::make_unique<SimRig>(visibility, seed); }});
   };
   add("LateSim", sim::Visibility::late, 1);
   add("EarlySim", sim::Visibility::early, 1);
@@ -175,8 +175,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceContract, testing::ValuesIn(test::contra
 
 #ifdef INNKEEPER_WITH_CUDA
 // Some 10 (a GH200, an L4) to 80 (an RTX 4090 in a slot of PCIe 3) are known.
-TEST(Card, SaysNothingOrSomethingLikelyOfItsLink) {
-  if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no card";
+TEST(Gpu, SaysNothingOrSomethingLikelyOfItsLink) {
+  if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no GPU";
   const double slower = plan::slower(cuda_backend::speed(0, cuda_backend::model(0)));
   EXPECT_GT(slower, 1);
   EXPECT_LT(slower, 500);

@@ -51,10 +51,10 @@ TEST_F(SimBackendTest, matrix_products_cost_arithmetic) {
   sim::Accelerator& device = sim_backend::accelerator(0);
   const double before = device.time(0);
   const at::Tensor y = at::mm(x, x);
-  const cost::GpuModel& card = device.options().gpu;
+  const cost::GpuModel& gpu = device.options().gpu;
   const double flops = 2.0 * 512 * 512 * 512, bytes = 3.0 * 512 * 512 * 4;
   EXPECT_NEAR(device.time(0) - before,
-              card.launch_seconds + std::max(flops / card.flops(cost::Precision::fp32), bytes / card.bytes()),
+              gpu.launch_seconds + std::max(flops / gpu.flops(cost::Precision::fp32), bytes / gpu.bytes()),
               1e-12);
 }
 
@@ -63,10 +63,9 @@ TEST_F(SimBackendTest, attention_costs_two_products_over_the_keys) {
   sim::Accelerator& device = sim_backend::accelerator(0);
   const double before = device.time(0);
   const auto result = at::_scaled_dot_product_flash_attention_for_cpu(query, key, key);
-  const cost::GpuModel& card = device.options().gpu;
+  const cost::GpuModel& gpu = device.options().gpu;
   const double flops = 2 * (2.0 * 1024 * 2048 * 64);
-  EXPECT_NEAR(device.time(0) - before, card.launch_seconds + flops / card.flops(cost::Precision::fp32),
-              1e-12);
+  EXPECT_NEAR(device.time(0) - before, gpu.launch_seconds + flops / gpu.flops(cost::Precision::fp32), 1e-12);
 }
 
 TEST_F(SimBackendTest, views_share_memory) {

@@ -189,8 +189,8 @@ def get_device_properties(device: Any = None) -> Properties:
     (node,) = nodes_of(_known(device, "Invalid device id"))
     if node.kind != "cuda":
         return Properties(f"managed {node.name}", node.budget)
-    card = torch.cuda._get_device_properties(int(node.name.partition(":")[2]))  # type: ignore[attr-defined]
-    said = {name: getattr(card, name) for name in Properties._fields if hasattr(card, name)}
+    gpu = torch.cuda._get_device_properties(int(node.name.partition(":")[2]))  # type: ignore[attr-defined]
+    said = {name: getattr(gpu, name) for name in Properties._fields if hasattr(gpu, name)}
     return Properties(**(said | {"total_memory": node.budget}))
 
 

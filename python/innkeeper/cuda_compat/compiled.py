@@ -42,6 +42,6 @@ def _saying_so(graph: Any, inputs: Any) -> Any:
 
     note(
         "compile",
-        "torch.compile goes without Inductor (backend aot_eager): it would write kernels for a card",
+        "torch.compile goes without Inductor (backend aot_eager): it would write kernels for a GPU",
     )
     return lookup_backend("aot_eager")(graph, inputs)

@@ -64,14 +64,14 @@ def _compile(graph: fx.GraphModule, inputs: Sequence[Any], *, label: torch.devic
 
 def _label() -> tuple[torch.device | None, str]:
     """The label of managed in graphs: a device whose kernels all computing nodes run. Else the reason."""
-    cards = labels.cards()
-    if not cards:
+    gpus = labels.gpus()
+    if not gpus:
         return labels.HOSTS, ""
-    if len(cards) < sum(node.computes for node in _C.nodes()):
-        return None, f"{', '.join(cards)} and nodes without a card compute, and run other kernels"
-    label = torch.device(cards[0])
+    if len(gpus) < sum(node.computes for node in _C.nodes()):
+        return None, f"{', '.join(gpus)} and nodes without a GPU compute, and run other kernels"
+    label = torch.device(gpus[0])
     if not has_triton_package():
-        return None, f"{', '.join(cards)} computes, whose kernels Triton compiles, and it is not installed"
+        return None, f"{', '.join(gpus)} computes, whose kernels Triton compiles, and it is not installed"
     return label, ""
 
 

@@ -18,7 +18,7 @@ HOSTS = torch.device("cpu", 1)  # the label where the host's kernels are those o
 MANAGED = torch.device(DEVICE, 0)
 
 
-def cards() -> list[str]:
+def gpus() -> list[str]:
     """The nodes that compute with kernels of their own, not the host's."""
     return [node.name for node in _C.nodes() if node.computes and node.kind not in ("host", "sim")]
 

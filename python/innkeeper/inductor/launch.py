@@ -68,7 +68,7 @@ class _Launched:
                 [arguments[i] for i in kept if i in read], [arguments[i] for i in kept if i not in read]
             )
         except NotImplementedError as error:
-            if labels.cards():
+            if labels.gpus():
                 raise
             raise RuntimeError(
                 f"a graph that was compiled for {self._kind} is called where no such node computes: "
@@ -77,26 +77,26 @@ class _Launched:
         finally:
             _calls.now = None
 
-    def launch(self, card: int, arguments: Sequence[Any], written: Sequence[Tensor]) -> None:
+    def launch(self, gpu: int, arguments: Sequence[Any], written: Sequence[Tensor]) -> None:
         """Launches it over a GPU's own tensors. The GPU is the current one."""
-        form = self._forms.get(card) or self._forms.setdefault(card, self._form_of(card))
-        if len(form.launchers) > 1 and not self._may_be_timed(card, written):
+        form = self._forms.get(gpu) or self._forms.setdefault(gpu, self._form_of(gpu))
+        if len(form.launchers) > 1 and not self._may_be_timed(gpu, written):
             form.launchers = form.launchers[:1]
-        form.run(*arguments, stream=self._interface.get_raw_stream(card))
+        form.run(*arguments, stream=self._interface.get_raw_stream(gpu))
 
-    def _may_be_timed(self, card: int, written: Sequence[Tensor]) -> bool:
+    def _may_be_timed(self, gpu: int, written: Sequence[Tensor]) -> bool:
         """Whether there is free space for timing its launchers. Called before any operand is written."""
-        cache = getattr(self._interface.get_device_properties(card), "L2_cache_size", 0)
+        cache = getattr(self._interface.get_device_properties(gpu), "L2_cache_size", 0)
         try:
             torch.empty(
-                cache + sum(x.nbytes for x in written), dtype=torch.uint8, device=f"{self._kind}:{card}"
+                cache + sum(x.nbytes for x in written), dtype=torch.uint8, device=f"{self._kind}:{gpu}"
             )
         except torch.OutOfMemoryError:
             return False
         return True
 
-    def _form_of(self, card: int) -> Any:
-        there = DeviceProperties.create(torch.device(self._kind, card))
+    def _form_of(self, gpu: int) -> Any:
+        there = DeviceProperties.create(torch.device(self._kind, gpu))
         made = self._compile(_PROPERTIES.sub(lambda _: repr(there), self._source))
         return made.result() if isinstance(made, CodeCacheFuture) else made
 

@@ -53,24 +53,24 @@ def _max_memory(own: Any) -> Any:
     return get_max_memory
 
 
-def _stream_file(folder: Any, process: int) -> Path:
-    return Path(folder) / f"managed_random_states_{process}.pt"
+def _stream_file(directory: Any, process: int) -> Path:
+    return Path(directory) / f"managed_random_states_{process}.pt"
 
 
-def save_stream(folder: Any, process: int) -> None:
+def save_stream(directory: Any, process: int) -> None:
     """Saves the device's random stream beside the states of others, which libraries save one by one."""
     if _C.started():
-        torch.save(_C.get_rng_state(), _stream_file(folder, process))
+        torch.save(_C.get_rng_state(), _stream_file(directory, process))
 
 
-def load_stream(folder: Any, process: int) -> None:
+def load_stream(directory: Any, process: int) -> None:
     """Takes up the stream that was saved, if one was."""
-    file = _stream_file(folder, process)
+    file = _stream_file(directory, process)
     if file.is_file():
         _C.set_rng_state(torch.load(file, weights_only=True))
 
 
-def _and_stream(folder: str, with_stream: Any) -> Any:
+def _and_stream(directory: str, with_stream: Any) -> Any:
     """Makes a function that saves or loads in a directory do so with the random stream, too."""
 
     def make(own: Any) -> Any:
@@ -80,7 +80,7 @@ def _and_stream(folder: str, with_stream: Any) -> Any:
         def both(*given: Any, **named: Any) -> Any:
             done = own(*given, **named)
             arguments = signature.bind(*given, **named).arguments
-            with_stream(arguments[folder], arguments["process_index"])
+            with_stream(arguments[directory], arguments["process_index"])
             return done
 
         return both

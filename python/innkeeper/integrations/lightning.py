@@ -54,7 +54,7 @@ class Managed:
             return 1
         if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
             raise ValueError(
-                f"devices={devices!r}: there is one {DEVICE} device, index 0, for all cards; "
+                f"devices={devices!r}: there is one {DEVICE} device, index 0, for all GPUs; "
                 "a number is one of processes"
             )
         return devices

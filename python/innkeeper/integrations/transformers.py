@@ -43,8 +43,8 @@ def _on_managed(own: Any) -> Any:
     def __init__(self: Any, *given: Any, **named: Any) -> None:
         call = signature.bind(self, *given, **named)
         device = call.arguments.get("device")
-        on_card = device is None or (isinstance(device, int) and device >= 0)
-        if on_card and chosen() and getattr(call.arguments.get("model"), "hf_device_map", None) is None:
+        on_gpu = device is None or (isinstance(device, int) and device >= 0)
+        if on_gpu and chosen() and getattr(call.arguments.get("model"), "hf_device_map", None) is None:
             call.arguments["device"] = torch.device(DEVICE)
         own(*call.args, **call.kwargs)
 

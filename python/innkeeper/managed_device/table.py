@@ -29,7 +29,7 @@ _GRAPHS = (
 )
 _ALLOCATOR = "the engine alone gives out the nodes' memory; limit it with innkeeper.manager().set_budget"
 _POINTER = "a managed address is an identity, not memory; innkeeper.resident gives the real tensor"
-_SENSOR = "managed is no single card; `innkeeper status` shows the cards and their sensors"
+_SENSOR = "managed is no single GPU; `innkeeper status` shows the GPUs and their sensors"
 _HANDLE = (
     "managed has no library handle of its own; inside innkeeper.resident ask torch.cuda for its current one"
 )

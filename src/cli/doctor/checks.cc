@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "cli/cards/report.h"
+#include "cli/gpus/report.h"
 #include "lease/directory.h"
 
 namespace innkeeper::cli {
@@ -50,7 +50,7 @@ void check_driver(const Patient& patient, Findings& findings) {
   const telemetry::Snapshot& snapshot = patient.survey.snapshot;
   if (snapshot.simulated) {
     add(findings, Grade::good, "driver",
-        fmt::format("there is none, and INNKEEPER_NODES names {} simulated GPUs", snapshot.cards.size()));
+        fmt::format("there is none, and INNKEEPER_NODES names {} simulated GPUs", snapshot.gpus.size()));
     return;
   }
   if (snapshot.trouble != Trouble::none) {
@@ -69,32 +69,32 @@ void check_driver(const Patient& patient, Findings& findings) {
   }
 }
 
-void check_cards(const Patient& patient, Findings& findings) {
+void check_gpus(const Patient& patient, Findings& findings) {
   const telemetry::Snapshot& snapshot = patient.survey.snapshot;
   if (snapshot.trouble != Trouble::none) return;
-  if (snapshot.cards.empty() && snapshot.lost.empty())
-    add(findings, Grade::trouble, "cards", "the driver sees no GPU",
+  if (snapshot.gpus.empty() && snapshot.lost.empty())
+    add(findings, Grade::trouble, "gpus", "the driver sees no GPU",
         "lspci | grep -i nvidia shows whether there is one");
   else
-    add(findings, Grade::good, "cards",
-        fmt::format("{} GPU{} can be used", snapshot.cards.size(), snapshot.cards.size() == 1 ? "" : "s"));
-  for (const telemetry::LostCard& lost : snapshot.lost) {
+    add(findings, Grade::good, "gpus",
+        fmt::format("{} GPU{} can be used", snapshot.gpus.size(), snapshot.gpus.size() == 1 ? "" : "s"));
+  for (const telemetry::LostGpu& lost : snapshot.lost) {
     if (lost.forbidden) continue;
-    add(findings, Grade::trouble, "lost-card", fmt::format("{} does not work: {}", name_of(lost), lost.why),
+    add(findings, Grade::trouble, "lost-gpu", fmt::format("{} does not work: {}", name_of(lost), lost.why),
         "end its programs; as root: nvidia-smi --gpu-reset, else restart the machine; dmesg | grep Xid says "
         "why");
   }
-  for (const telemetry::Card& card : snapshot.cards) {
-    if (card.mig && card.instances.empty())
-      add(findings, Grade::trouble, "mig", card.uuid + ": MIG is on and there is no instance",
+  for (const telemetry::Gpu& gpu : snapshot.gpus) {
+    if (gpu.mig && gpu.instances.empty())
+      add(findings, Grade::trouble, "mig", gpu.uuid + ": MIG is on and there is no instance",
           "as root: nvidia-smi mig -cgi 0 -C makes one, nvidia-smi -mig 0 turns MIG off");
-    if (!card.mig && !card.memory)
+    if (!gpu.mig && !gpu.memory)
       add(findings, Grade::trouble, "memory",
-          card.uuid + ": its memory cannot be read" +
-              (card.memory.text().empty() ? "" : ": " + card.memory.text()),
+          gpu.uuid + ": its memory cannot be read" +
+              (gpu.memory.text().empty() ? "" : ": " + gpu.memory.text()),
           "lease it whole (without --mem): bytes of it cannot be counted");
-    if (!card.mig && card.memory && card.memory->unified)
-      add(findings, Grade::hint, "one-memory", card.uuid + ": it shares the host's memory",
+    if (!gpu.mig && gpu.memory && gpu.memory->unified)
+      add(findings, Grade::hint, "one-memory", gpu.uuid + ": it shares the host's memory",
           "nothing is gained by moving tensors from it to the host; name a disk to have more room, as in "
           "INNKEEPER_NODES=auto,disk:/tmp:64GiB");
   }
@@ -115,7 +115,7 @@ void check_foreign(const Patient& patient, Findings& findings) {
                     to_string(place.standing.foreign), who.empty() ? "" : ": " + who),
         "start those programs with innkeeper run, or ask their owners to");
   }
-  if (!any && !survey.places.empty() && survey.folder.ok())
+  if (!any && !survey.places.empty() && survey.directory.ok())
     add(findings, Grade::good, "foreign", "no leased GPU is used without a lease");
   for (const Held& held : survey.leases) {
     const int64_t age = survey.now_ns - held.entry.record.since_ns;
@@ -126,48 +126,51 @@ void check_foreign(const Patient& patient, Findings& findings) {
   }
 }
 
-// Returns container options that mount the machine's directory `folder`.
-std::string mounting(const std::string& folder) {
-  return "docker run -v " + folder + ":" + folder + ", apptainer exec --bind " + folder;
+// Returns container options that mount the machine's directory `directory`.
+std::string mounting(const std::string& directory) {
+  return "docker run -v " + directory + ":" + directory + ", apptainer exec --bind " + directory;
 }
 
-void check_folder(const Patient& patient, Findings& findings) {
+void check_directory(const Patient& patient, Findings& findings) {
   const Survey& survey = patient.survey;
   // `innkeeper setup` mounts a file system, which a container may not do.
   const std::string set_up =
       patient.container ? "outside of this container, as root: innkeeper setup" : "as root: innkeeper setup";
-  if (!survey.folder.ok()) {
-    add(findings, Grade::trouble, "lease-folder", survey.folder.message(),
-        set_up + ", or set INNKEEPER_LEASE_DIR to a folder that all users share");
+  if (!survey.directory.ok()) {
+    add(findings, Grade::trouble, "lease-directory", survey.directory.message(),
+        set_up + ", or set INNKEEPER_LEASE_DIR to a directory that all users share");
     return;
   }
-  add(findings, Grade::good, "lease-folder",
-      fmt::format("leases are in {}, {} held, {} waiting", survey.folder_path, survey.leases.size(),
+  add(findings, Grade::good, "lease-directory",
+      fmt::format("leases are in {}, {} held, {} waiting", survey.directory_path, survey.leases.size(),
                   survey.line.size()));
-  if (!survey.folder_weakness.empty())
-    add(findings, Grade::hint, "folder-owner", "leases protect among friends only: " + survey.folder_weakness,
-        set_up);
-  if (!survey.folder_writable)
-    add(findings, Grade::trouble, "folder-rights", "this user may make no lease in " + survey.folder_path,
-        "ask to join its group (ls -ld " + survey.folder_path + "), then log in again; or " + set_up);
-  if (!patient.folder_full.empty())
-    add(findings, Grade::trouble, "folder-full",
-        "there is no room for a lease in " + survey.folder_path + patient.folder_full,
-        "remove other files there: df " + survey.folder_path + "; or " + set_up);
-  for (const std::string& line : survey.other_folders)
-    add(findings, Grade::trouble, "other-folder", line, set_up + " removes it once nobody has leases there");
+  if (!survey.directory_weakness.empty())
+    add(findings, Grade::hint, "directory-owner",
+        "leases protect among friends only: " + survey.directory_weakness, set_up);
+  if (!survey.directory_writable)
+    add(findings, Grade::trouble, "directory-rights",
+        "this user may make no lease in " + survey.directory_path,
+        "ask to join its group (ls -ld " + survey.directory_path + "), then log in again; or " + set_up);
+  if (!patient.directory_full.empty())
+    add(findings, Grade::trouble, "directory-full",
+        "there is no room for a lease in " + survey.directory_path + patient.directory_full,
+        "remove other files there: df " + survey.directory_path + "; or " + set_up);
+  for (const std::string& line : survey.other_directories)
+    add(findings, Grade::trouble, "other-directory", line,
+        set_up + " removes it once nobody has leases there");
   if (patient.shared_room > Bytes(0))
-    add(findings, Grade::hint, "folder-room",
-        fmt::format("the lease folder shares {} with other files: who fills them keeps everybody from leases",
-                    to_string(patient.shared_room)),
+    add(findings, Grade::hint, "directory-room",
+        fmt::format(
+            "the lease directory shares {} with other files: who fills them keeps everybody from leases",
+            to_string(patient.shared_room)),
         set_up);
-  const std::string lock_path = survey.folder_path + "/alloc.lock";
+  const std::string lock_path = survey.directory_path + "/alloc.lock";
   if (patient.lock.code() == Code::busy)
     add(findings, Grade::trouble, "lock", patient.lock.message(),
         "end the process that holds the lock: fuser -v " + lock_path);
   else if (!patient.lock.ok())
     add(findings, Grade::trouble, "lock", patient.lock.message(),
-        "its owner, or root: chmod 1777 " + survey.folder_path + "; touch " + lock_path + "; chmod 444 " +
+        "its owner, or root: chmod 1777 " + survey.directory_path + "; touch " + lock_path + "; chmod 444 " +
             lock_path);
   if (survey.dead_files > kManyDeadFiles)
     add(findings, Grade::hint, "stale-files",
@@ -179,13 +182,14 @@ void check_folder(const Patient& patient, Findings& findings) {
     add(findings, Grade::good, "protected-regular",
         fmt::format("fs.protected_regular is {}: lease files are made in a way that it allows",
                     patient.protected_regular));
-  if (patient.container && !patient.folder_mounted)
+  if (patient.container && !patient.directory_mounted)
     add(findings, Grade::trouble, "container",
-        "in this container nobody outside sees the leases in " + survey.folder_path,
-        patient.folder_named
-            ? "start it with that folder of the machine: " + mounting(survey.folder_path)
-            : "start it with the folder that innkeeper doctor names outside; after innkeeper setup there: " +
-                  mounting(lease::kSetUpFolder));
+        "in this container nobody outside sees the leases in " + survey.directory_path,
+        patient.directory_named
+            ? "start it with that directory of the machine: " + mounting(survey.directory_path)
+            : "start it with the directory that innkeeper doctor names outside; after innkeeper setup "
+              "there: " +
+                  mounting(lease::kSetUpDirectory));
   if (!patient.removed_at_logout.empty())
     add(findings, Grade::trouble, "logout", patient.removed_at_logout, set_up);
   if (!patient.watches_left)
@@ -197,19 +201,19 @@ void check_folder(const Patient& patient, Findings& findings) {
 void check_environment(const Patient& patient, Findings& findings) {
   const Survey& survey = patient.survey;
   std::set<std::string> models;
-  for (const telemetry::Card& card : survey.snapshot.cards) models.insert(card.name);
+  for (const telemetry::Gpu& gpu : survey.snapshot.gpus) models.insert(gpu.name);
   if (models.size() > 1 && patient.device_order != "PCI_BUS_ID")
     add(findings, Grade::trouble, "device-order",
         fmt::format("there are {} models of GPU: CUDA numbers them otherwise than nvidia-smi does",
                     models.size()),
         "export CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID as innkeeper pick does");
-  else if (!survey.snapshot.cards.empty())
+  else if (!survey.snapshot.gpus.empty())
     add(findings, Grade::good, "device-order", "CUDA's numbers are those of nvidia-smi");
-  if (!survey.visible.note.empty() && !survey.snapshot.cards.empty())
+  if (!survey.visible.note.empty() && !survey.snapshot.gpus.empty())
     add(findings, Grade::trouble, "visible",
         "CUDA_VISIBLE_DEVICES=" + lease::printable(patient.visible_list) + ": " + survey.visible.note,
         "unset it, or use what innkeeper pick prints");
-  else if (patient.visible_set && survey.visible.uuids.empty() && !survey.snapshot.cards.empty())
+  else if (patient.visible_set && survey.visible.uuids.empty() && !survey.snapshot.gpus.empty())
     add(findings, Grade::trouble, "visible", "CUDA_VISIBLE_DEVICES gives this process no GPU",
         "unset CUDA_VISIBLE_DEVICES, or use what innkeeper pick prints");
   if (patient.mps && patient.visible_set && !patient.visible_list.starts_with("GPU-") &&
@@ -246,8 +250,8 @@ void check_libraries(const Patient& patient, Findings& findings) {
 std::vector<Finding> check(const Patient& patient) {
   Findings findings;
   check_driver(patient, findings);
-  check_cards(patient, findings);
-  check_folder(patient, findings);
+  check_gpus(patient, findings);
+  check_directory(patient, findings);
   check_foreign(patient, findings);
   check_environment(patient, findings);
   check_libraries(patient, findings);

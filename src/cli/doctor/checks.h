@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/cards/survey.h"
+#include "cli/gpus/survey.h"
 
 namespace innkeeper::cli {
 
@@ -30,11 +30,12 @@ struct Patient {
   Status lock;                    // Status of taking the global lock.
   bool processes_hidden = false;  // True: /proc shows only this user's processes.
   bool container = false;
-  bool folder_named = false;      // True: INNKEEPER_LEASE_DIR names the directory.
-  bool folder_mounted = false;    // True: the lease directory is a mount of its own, or in one.
-  std::string removed_at_logout;  // Why a logout removes this user's leases; empty: they stay.
-  std::string folder_full;  // Free space of a lease directory that cannot take another lease; empty: it can.
-  Bytes shared_room;  // Space that a default lease directory shares with other files; 0: it shares none.
+  bool directory_named = false;    // True: INNKEEPER_LEASE_DIR names the directory.
+  bool directory_mounted = false;  // True: the lease directory is a mount of its own, or in one.
+  std::string removed_at_logout;   // Why a logout removes this user's leases; empty: they stay.
+  std::string
+      directory_full;  // Free space of a lease directory that cannot take another lease; empty: it can.
+  Bytes shared_room;   // Space that a default lease directory shares with other files; 0: it shares none.
   bool watches_left = true;    // True: inotify can be used.
   int protected_regular = -1;  // Value of fs.protected_regular; -1: unknown.
   bool mps = false;            // True: an MPS daemon's pipe exists.

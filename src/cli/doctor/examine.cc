@@ -59,7 +59,7 @@ bool inotify_works() {
 
 // Returns the space that a default lease directory shares with other files.
 Bytes shared_room(const std::string& path) {
-  const std::vector<std::string> defaults = lease::default_folders();
+  const std::vector<std::string> defaults = lease::default_directories();
   if (std::find(defaults.begin(), defaults.end(), path) == defaults.end()) return {};
   struct stat here {
   }, above{};
@@ -98,12 +98,12 @@ Patient examine(int lock_limit_ms) {
   patient.lock = try_lock(lock_limit_ms);
   patient.processes_hidden = hides_processes();
   patient.container = lease::in_container();
-  patient.folder_named = !variable("INNKEEPER_LEASE_DIR").empty();
-  patient.folder_mounted = lease::is_from_outside(patient.survey.folder_path);
+  patient.directory_named = !variable("INNKEEPER_LEASE_DIR").empty();
+  patient.directory_mounted = lease::is_from_outside(patient.survey.directory_path);
   if (const auto directory = lease::Directory::find_default(); directory.ok())
     patient.removed_at_logout = lease::removed_at_logout(*directory.value());
-  patient.folder_full = why_full(patient.survey.folder_path);
-  patient.shared_room = shared_room(patient.survey.folder_path);
+  patient.directory_full = why_full(patient.survey.directory_path);
+  patient.shared_room = shared_room(patient.survey.directory_path);
   patient.watches_left = inotify_works();
   std::ifstream("/proc/sys/fs/protected_regular") >> patient.protected_regular;
   const std::string pipes = variable("CUDA_MPS_PIPE_DIRECTORY");

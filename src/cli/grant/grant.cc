@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "cli/cards/need_cards.h"
-#include "cli/cards/survey.h"
 #include "cli/command.h"
+#include "cli/gpus/need_gpus.h"
+#include "cli/gpus/survey.h"
 #include "lease/from_snapshot.h"
 #include "lease/here.h"
 #include "telemetry/visible.h"
@@ -19,7 +19,7 @@ namespace {
 using telemetry::Snapshot;
 
 // Returns the GPUs to which the environment restricts this process; none: no restriction.
-std::optional<std::vector<std::string>> given_cards(const Snapshot& snapshot) {
+std::optional<std::vector<std::string>> given_gpus(const Snapshot& snapshot) {
   telemetry::Visible visible = telemetry::visible_from_environment(snapshot);
   if (!visible.restricted) return std::nullopt;
   if (visible.uuids.empty())
@@ -32,8 +32,8 @@ std::optional<std::vector<std::string>> given_cards(const Snapshot& snapshot) {
 
 lease::Arbiter open_arbiter() {
   Result<lease::Arbiter> arbiter = lease::Arbiter::open();
-  if (!arbiter.ok()) fail(kFolder, arbiter.status().message());
-  for (const std::string& line : other_folders(arbiter.value().directory()))
+  if (!arbiter.ok()) fail(kDirectory, arbiter.status().message());
+  for (const std::string& line : other_directories(arbiter.value().directory()))
     note("leases are in " + arbiter.value().directory().path() + "; " + line);
   for (const std::string& line : lease::warnings_of(arbiter.value().directory())) note(line);
   return std::move(arbiter).value();
@@ -42,8 +42,8 @@ lease::Arbiter open_arbiter() {
 lease::Lease grant(lease::Arbiter& arbiter, lease::Request request) {
   const telemetry::Wanted wanted = lease::wanted_for(request);
   std::optional<Snapshot> first = telemetry::snapshot(wanted);
-  need_cards(*first);
-  request.allowed = given_cards(*first);
+  need_gpus(*first);
+  request.allowed = given_gpus(*first);
   request.allowed_by = names_of_lists(telemetry::own_variables());
   if (const char* outer = std::getenv(lease::kLeaseVariable); outer != nullptr && *outer != '\0')
     request.inside = outer;

@@ -13,7 +13,7 @@ namespace innkeeper::cli {
 // Fails with a code of exit_codes.h. Blocks: as long as the request waits.
 lease::Lease grant(lease::Arbiter& arbiter, lease::Request request);
 
-// Opens the machine's lease directory, or fails with kFolder.
+// Opens the machine's lease directory, or fails with kDirectory.
 lease::Arbiter open_arbiter();
 
 }  // namespace innkeeper::cli

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/cards/report.h"
-#include "cli/cards/survey.h"
 #include "cli/command.h"
+#include "cli/gpus/report.h"
+#include "cli/gpus/survey.h"
 #include "cli/grant/grant.h"
 #include "cli/grant/holder.h"
 #include "cli/grant/request_options.h"
@@ -24,13 +24,13 @@ namespace {
 
 int list(bool json) {
   const Survey survey = look_around(telemetry::Wanted::memory | telemetry::Wanted::processes);
-  if (!survey.folder.ok()) fail(survey.folder);
+  if (!survey.directory.ok()) fail(survey.directory);
   if (json) {
     print(leases_json(survey) + "\n");
     return kDone;
   }
   const Screen out = screen();
-  if (survey.leases.empty() && survey.line.empty()) print("no leases in " + survey.folder_path + "\n");
+  if (survey.leases.empty() && survey.line.empty()) print("no leases in " + survey.directory_path + "\n");
   if (!survey.leases.empty()) print(leases_table(survey, out).render(out));
   if (!survey.line.empty()) print((survey.leases.empty() ? "" : "\n") + line_table(survey, out).render(out));
   return kDone;

@@ -68,8 +68,8 @@ lease::Lease granted(lease::Arbiter& arbiter, const lease::Request& request, con
   lease::Lease lease = granted(arbiter, request, script);
   const Result<int> descriptor = lease.share_through_exec();
   if (!descriptor.ok()) fail(kInternal, descriptor.status().message());
-  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
-  telemetry::Variables variables = showing(by_vendor(lease.cards(), cards), telemetry::own_variables());
+  const telemetry::Snapshot gpus = telemetry::snapshot(telemetry::Wanted::nothing);
+  telemetry::Variables variables = showing(by_vendor(lease.gpus(), gpus), telemetry::own_variables());
   variables.order = "PCI_BUS_ID";  // Needed by programs that compare numbers with nvidia-smi's.
   set_own_variables(variables);
   setenv(lease::kLeaseVariable, lease.id().c_str(), 1);

@@ -34,17 +34,17 @@ bool lacks_innkeeper(const std::filesystem::path& environment) {
   for (std::string line; std::getline(settings, line);)
     is_alone |= line.starts_with("include-system-site-packages") && line.ends_with("false");
   if (!is_alone) return false;
-  bool found_folder = false;
+  bool found_directory = false;
   std::error_code error;
   for (const auto& python : std::filesystem::directory_iterator(environment / "lib", error)) {
     for (const auto& entry : std::filesystem::directory_iterator(python.path() / "site-packages", error)) {
-      found_folder = true;
+      found_directory = true;
       const std::string name = entry.path().filename().string();
       const bool leads_elsewhere = name.ends_with(".pth") && name != "distutils-precedence.pth";
       if (leads_elsewhere || name.find("innkeeper") != std::string::npos) return false;
     }
   }
-  return found_folder;
+  return found_directory;
 }
 
 std::string python_here(bool runs_innkeeper) {
@@ -115,10 +115,10 @@ bool ScriptOptions::takes_gpus() const {
   const bool named =
       nodes.empty() || nodes.find("auto") != std::string::npos || nodes.find("cuda") != std::string::npos;
   if (!named) return false;
-  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
-  const telemetry::Visible visible = telemetry::visible_from_environment(cards);
+  const telemetry::Snapshot gpus = telemetry::snapshot(telemetry::Wanted::nothing);
+  const telemetry::Visible visible = telemetry::visible_from_environment(gpus);
   const bool hidden = visible.restricted && visible.uuids.empty() && visible.note.empty();
-  return !cards.cards.empty() && !hidden;
+  return !gpus.gpus.empty() && !hidden;
 }
 
 int ScriptOptions::sharers(int gpus) const { return (nproc_ + gpus - 1) / gpus; }

@@ -34,13 +34,13 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string folder = ".", size = "256MiB", python = python_beside();
+  std::string directory = ".", size = "256MiB", python = python_beside();
   bool json = false, show = false, clear = false;
 };
 
 fs::path file_path() {
   const std::string cache = user_cache();
-  if (cache.empty()) fail(kFolder, "there is no place for the figures: set HOME or XDG_CACHE_HOME");
+  if (cache.empty()) fail(kDirectory, "there is no place for the figures: set HOME or XDG_CACHE_HOME");
   return cache + "/calibration.json";
 }
 
@@ -65,7 +65,7 @@ std::string as_text(const Json& figures) {
       rate(disk.at("write").get<double>()), rate(disk.at("read").get<double>()),
       disk.at("latency_seconds").get<double>() * 1e6,
       disk.at("direct").get<bool>() ? "" : " (through the page cache: direct I/O is not possible there)",
-      disk.at("folder").get<std::string>());
+      disk.at("directory").get<std::string>());
   for (const Json& link : figures.value("links", Json::array()))
     text += fmt::format("link         {} to {}: {}, latency {:.0f} us{}\n",
                         link.at("from").get<std::string>(), link.at("to").get<std::string>(),
@@ -117,51 +117,51 @@ std::string as_text(const std::vector<cost::KeptRates>& gpus) {
 }
 
 // Leases the GPUs that can be measured without disturbing other users: those with this many free bytes.
-std::vector<lease::Lease> borrow(lease::Arbiter& arbiter, const telemetry::Snapshot& cards, Bytes each,
+std::vector<lease::Lease> borrow(lease::Arbiter& arbiter, const telemetry::Snapshot& gpus, Bytes each,
                                  Json& left_out) {
-  const lease::Machine machine = lease::from_snapshot(cards);
-  const telemetry::Visible visible = telemetry::visible_from_environment(cards);
+  const lease::Machine machine = lease::from_snapshot(gpus);
+  const telemetry::Visible visible = telemetry::visible_from_environment(gpus);
   std::vector<lease::Lease> leases;
-  for (const lease::Card& card : machine.cards) {
-    if (visible.restricted && std::ranges::find(visible.uuids, card.uuid) == visible.uuids.end()) continue;
+  for (const lease::Gpu& gpu : machine.gpus) {
+    if (visible.restricted && std::ranges::find(visible.uuids, gpu.uuid) == visible.uuids.end()) continue;
     lease::Request request;
     request.memory = each;
-    request.allowed = {card.uuid};
+    request.allowed = {gpu.uuid};
     request.job = "calibrate";
     if (const char* outer = std::getenv(lease::kLeaseVariable); outer != nullptr) request.inside = outer;
     Result<lease::Lease> granted = arbiter.acquire(request, machine);
     if (granted.ok())
       leases.push_back(std::move(granted).value());
     else if (granted.status().code() == Code::busy)
-      left_out.push_back(card.uuid + ": " + to_string(each) +
+      left_out.push_back(gpu.uuid + ": " + to_string(each) +
                          " of it cannot be leased now; innkeeper status says why");
     else
-      left_out.push_back(card.uuid + ": " + granted.status().message());
+      left_out.push_back(gpu.uuid + ": " + granted.status().message());
   }
   return leases;
 }
 
 // Measures the available GPUs and reports the reason for each other one, because figures of the host and the
 // disk are useful alone.
-void add_cards(Bytes size, const std::string& python, Json& figures) {
+void add_gpus(Bytes size, const std::string& python, Json& figures) {
   Json& links = figures["links"] = Json::array();
   Json& left_out = figures["links_left_out"] = Json::array();
   Json& gpus_left_out = figures["gpus_left_out"] = Json::array();
-  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::memory);
-  if (cards.cards.empty()) {
+  const telemetry::Snapshot gpus = telemetry::snapshot(telemetry::Wanted::memory);
+  if (gpus.gpus.empty()) {
     left_out.push_back("no GPU: " +
-                       (cards.driver.text().empty() ? "the driver sees none" : cards.driver.text()));
+                       (gpus.driver.text().empty() ? "the driver sees none" : gpus.driver.text()));
     return;
   }
   lease::Arbiter arbiter = open_arbiter();
-  const std::vector<lease::Lease> leases = borrow(arbiter, cards, size + kLinkOverhead, left_out);
+  const std::vector<lease::Lease> leases = borrow(arbiter, gpus, size + kLinkOverhead, left_out);
   if (leases.empty()) return;
   std::string uuids;
   for (const lease::Lease& lease : leases) uuids += (uuids.empty() ? "" : ",") + lease.uuids();
   setenv("CUDA_VISIBLE_DEVICES", uuids.c_str(), 1);
-  const Status gpus = measure_gpu_rates(python);
-  if (!gpus.ok()) gpus_left_out.push_back(gpus.message());
-  const Result<std::vector<LinkRate>> measured = measure_links(size, cards);
+  const Status rates = measure_gpu_rates(python);
+  if (!rates.ok()) gpus_left_out.push_back(rates.message());
+  const Result<std::vector<LinkRate>> measured = measure_links(size, gpus);
   if (!measured.ok()) {
     left_out.push_back(measured.status().message());
     return;
@@ -184,12 +184,12 @@ Json measure(const Options& options) {
   if (size.value() < MiB(16) || size.value() > GiB(64))
     fail(kUsage, "--size " + options.size + ": expected 16MiB to 64GiB");
   std::error_code error;
-  const fs::path folder = fs::canonical(options.folder, error);
-  if (error) fail(kFolder, "--disk " + options.folder + ": " + error.message());
+  const fs::path directory = fs::canonical(options.directory, error);
+  if (error) fail(kDirectory, "--disk " + options.directory + ": " + error.message());
   const Result<HostRates> host = measure_host(size.value());
-  if (!host.ok()) fail(kFolder, host.status().message());
-  const Result<DiskRates> disk = measure_disk(folder.string(), size.value());
-  if (!disk.ok()) fail(kFolder, disk.status().message());
+  if (!host.ok()) fail(kDirectory, host.status().message());
+  const Result<DiskRates> disk = measure_disk(directory.string(), size.value());
+  if (!disk.ok()) fail(kDirectory, disk.status().message());
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   Json figures = {{"schema", 1},
                   {"time_unix_seconds", std::chrono::duration_cast<std::chrono::seconds>(now).count()},
@@ -199,30 +199,30 @@ Json measure(const Options& options) {
                     {"copy_one_thread", host.value().copy_one},
                     {"copy_all_threads", host.value().copy_all}}},
                   {"disk",
-                   {{"folder", folder.string()},
+                   {{"directory", directory.string()},
                     {"direct", disk.value().direct},
                     {"write", disk.value().write},
                     {"read", disk.value().read},
                     {"latency_seconds", disk.value().latency}}}};
-  add_cards(std::min(size.value(), kMostOverLink), options.python, figures);
+  add_gpus(std::min(size.value(), kMostOverLink), options.python, figures);
   return figures;
 }
 
 Json read_back(const fs::path& path) {
   std::ifstream file(path);
-  if (!file) fail(kFolder, "there are no figures yet in " + path.string() + ": run innkeeper calibrate");
+  if (!file) fail(kDirectory, "there are no figures yet in " + path.string() + ": run innkeeper calibrate");
   Json figures = Json::parse(file, nullptr, false);
   if (figures.is_discarded() || !figures.is_object() || figures.value("schema", 0) != 1)
-    fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");
+    fail(kDirectory, path.string() + " holds no figures: run innkeeper calibrate");
   return figures;
 }
 
 int clear(const fs::path& path, bool json) {
   std::error_code error;
   const bool had = fs::remove(path, error);
-  if (error) fail(kFolder, "cannot remove " + path.string() + ": " + error.message());
-  const Result<int> found = cost::clear_kept_rates(cost::kept_rates_folder());
-  if (!found.ok()) fail(kFolder, found.status().message());
+  if (error) fail(kDirectory, "cannot remove " + path.string() + ": " + error.message());
+  const Result<int> found = cost::clear_kept_rates(cost::kept_rates_directory());
+  if (!found.ok()) fail(kDirectory, found.status().message());
   const int gpus = found.value();
   const Json cleared = {{"figures", had}, {"gpus", gpus}};
   print(json ? in_lines(cleared)
@@ -235,25 +235,25 @@ int clear(const fs::path& path, bool json) {
 int calibrate(const Options& options) {
   const fs::path path = file_path();
   if (options.clear) return clear(path, options.json);
-  const std::string folder = cost::kept_rates_folder();
+  const std::string directory = cost::kept_rates_directory();
   std::error_code error;
-  if (options.show && !fs::exists(path, error) && !cost::all_kept_rates(folder).empty()) {
-    const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(folder);
+  if (options.show && !fs::exists(path, error) && !cost::all_kept_rates(directory).empty()) {
+    const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(directory);
     print(options.json ? in_lines({{"gpus", to_json(gpus)}}) : as_text(gpus));
     return kDone;
   }
   Json figures = options.show ? read_back(path) : measure(options);
   if (!options.show) {
     const Status saved = write_whole(path.string(), in_lines(figures));
-    if (!saved.ok()) fail(kFolder, saved.message());
+    if (!saved.ok()) fail(kDirectory, saved.message());
   }
-  const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(folder);
+  const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(directory);
   try {
     const std::string text = as_text(figures) + as_text(gpus);
     figures["gpus"] = to_json(gpus);
     print(options.json ? in_lines(figures) : text + "             kept in " + path.string() + "\n");
   } catch (const Json::exception&) {  // Another program wrote into the file.
-    fail(kFolder, path.string() + " holds no figures: run innkeeper calibrate");
+    fail(kDirectory, path.string() + " holds no figures: run innkeeper calibrate");
   }
   return kDone;
 }
@@ -264,8 +264,8 @@ void register_calibrate(CLI::App& program) {
   CLI::App& command = *program.add_subcommand(
       "calibrate", "Measure host memory, a disk, GPUs and their links, and keep the figures");
   const auto options = std::make_shared<Options>();
-  command.add_option("--disk", options->folder, "The folder to measure the disk of (this one)")
-      ->type_name("FOLDER");
+  command.add_option("--disk", options->directory, "The directory to measure the disk of (this one)")
+      ->type_name("DIRECTORY");
   command.add_option("--size", options->size, "How much to copy, write and read (256MiB)")->type_name("SIZE");
   command
       .add_option("--python", options->python,

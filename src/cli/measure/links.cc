@@ -93,17 +93,17 @@ Result<Driver> load() {
 }
 
 // A GPU's context with the stream, events and buffer for copies. The destructor frees all of them.
-struct Card {
+struct Gpu {
   const Driver* driver = nullptr;
   std::string uuid;
   int device = -1;
   Handle context = nullptr, stream = nullptr, begin = nullptr, end = nullptr;
   Address buffer = 0;
 
-  Card(const Driver& from, std::string name) : driver(&from), uuid(std::move(name)) {}
-  Card(const Card&) = delete;
-  Card& operator=(const Card&) = delete;
-  ~Card() {
+  Gpu(const Driver& from, std::string name) : driver(&from), uuid(std::move(name)) {}
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+  ~Gpu() {
     if (context == nullptr) return;
     driver->context_set(context);
     if (buffer != 0) driver->free(buffer);
@@ -126,31 +126,31 @@ struct Card {
 };
 
 // Returns the time of one copy on the GPU's stream, by the GPU's own clock.
-Result<double> seconds_of(const Card& card, const auto& copy) {
-  const Driver& driver = *card.driver;
+Result<double> seconds_of(const Gpu& gpu, const auto& copy) {
+  const Driver& driver = *gpu.driver;
   float milliseconds = 0;
-  IK_RETURN_IF_ERROR(driver.check(driver.event_record(card.begin, card.stream), "cuEventRecord"));
+  IK_RETURN_IF_ERROR(driver.check(driver.event_record(gpu.begin, gpu.stream), "cuEventRecord"));
   IK_RETURN_IF_ERROR(driver.check(copy(), "copying"));
-  IK_RETURN_IF_ERROR(driver.check(driver.event_record(card.end, card.stream), "cuEventRecord"));
-  IK_RETURN_IF_ERROR(driver.check(driver.event_wait(card.end), "cuEventSynchronize"));
+  IK_RETURN_IF_ERROR(driver.check(driver.event_record(gpu.end, gpu.stream), "cuEventRecord"));
+  IK_RETURN_IF_ERROR(driver.check(driver.event_wait(gpu.end), "cuEventSynchronize"));
   IK_RETURN_IF_ERROR(
-      driver.check(driver.event_elapsed(&milliseconds, card.begin, card.end), "cuEventElapsedTime"));
+      driver.check(driver.event_elapsed(&milliseconds, gpu.begin, gpu.end), "cuEventElapsedTime"));
   if (!(milliseconds > 0)) return Status(Code::unavailable, "CUDA: a copy took no time");
   return milliseconds / 1e3;
 }
 
 // Measures a link. `copy(size)` enqueues a copy of `size` bytes on the GPU's stream.
-Result<LinkRate> measure(const Card& card, std::string from, std::string to, size_t size, const auto& copy) {
-  IK_RETURN_IF_ERROR(card.driver->check(card.driver->context_set(card.context), "cuCtxSetCurrent"));
+Result<LinkRate> measure(const Gpu& gpu, std::string from, std::string to, size_t size, const auto& copy) {
+  IK_RETURN_IF_ERROR(gpu.driver->check(gpu.driver->context_set(gpu.context), "cuCtxSetCurrent"));
   LinkRate link = {std::move(from), std::move(to)};
   for (int round = 0; round < kRounds; ++round) {
-    const Result<double> seconds = seconds_of(card, [&] { return copy(size); });
+    const Result<double> seconds = seconds_of(gpu, [&] { return copy(size); });
     if (!seconds.ok()) return seconds.status();
     link.rate = std::max(link.rate, static_cast<double>(size) / seconds.value());
   }
   std::vector<double> times;
   for (int i = 0; i < kLatencyCopies; ++i) {
-    const Result<double> seconds = seconds_of(card, [&] { return copy(kPageBytes); });
+    const Result<double> seconds = seconds_of(gpu, [&] { return copy(kPageBytes); });
     if (!seconds.ok()) return seconds.status();
     times.push_back(seconds.value());
   }
@@ -160,7 +160,7 @@ Result<LinkRate> measure(const Card& card, std::string from, std::string to, siz
 }
 
 // Lets both contexts access each other's memory, so that copies need not pass through the host.
-Result<bool> reach(const Card& a, const Card& b) {
+Result<bool> reach(const Gpu& a, const Gpu& b) {
   const Driver& driver = *a.driver;
   for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
     int can = 0;
@@ -176,19 +176,19 @@ Result<bool> reach(const Card& a, const Card& b) {
 
 }  // namespace
 
-Result<std::vector<LinkRate>> measure_links(Bytes size, const telemetry::Snapshot& cards) {
+Result<std::vector<LinkRate>> measure_links(Bytes size, const telemetry::Snapshot& gpus) {
   const Result<Driver> loaded = load();
   if (!loaded.ok()) return loaded.status();
   const Driver& driver = loaded.value();
   IK_RETURN_IF_ERROR(driver.check(driver.init(0), "cuInit"));
-  const std::optional<std::vector<std::string>> ordinals = telemetry::cuda_view(cards);
-  if (!ordinals) return Status(Code::unavailable, "CUDA does not say which cards it sees");
+  const std::optional<std::vector<std::string>> ordinals = telemetry::cuda_view(gpus);
+  if (!ordinals) return Status(Code::unavailable, "CUDA does not say which GPUs it sees");
 
   const auto count = static_cast<size_t>(size.count());
-  std::vector<std::unique_ptr<Card>> open;
+  std::vector<std::unique_ptr<Gpu>> open;
   for (size_t i = 0; i < ordinals->size(); ++i) {
     if ((*ordinals)[i].empty()) continue;
-    open.push_back(std::make_unique<Card>(driver, (*ordinals)[i]));
+    open.push_back(std::make_unique<Gpu>(driver, (*ordinals)[i]));
     IK_RETURN_IF_ERROR(open.back()->open(static_cast<int>(i), count));
   }
   std::vector<LinkRate> links;
@@ -205,11 +205,11 @@ Result<std::vector<LinkRate>> measure_links(Bytes size, const telemetry::Snapsho
     links.back().direct = direct;
     return Status::okay();
   };
-  for (const auto& card : open) {
-    const auto in = [&](size_t n) { return driver.to_device(card->buffer, data, n, card->stream); };
-    const auto out = [&](size_t n) { return driver.to_host(data, card->buffer, n, card->stream); };
-    IK_RETURN_IF_ERROR(add(measure(*card, kHostEnd, card->uuid, count, in), true));
-    IK_RETURN_IF_ERROR(add(measure(*card, card->uuid, kHostEnd, count, out), true));
+  for (const auto& gpu : open) {
+    const auto in = [&](size_t n) { return driver.to_device(gpu->buffer, data, n, gpu->stream); };
+    const auto out = [&](size_t n) { return driver.to_host(data, gpu->buffer, n, gpu->stream); };
+    IK_RETURN_IF_ERROR(add(measure(*gpu, kHostEnd, gpu->uuid, count, in), true));
+    IK_RETURN_IF_ERROR(add(measure(*gpu, gpu->uuid, kHostEnd, count, out), true));
   }
   for (size_t i = 0; i < open.size(); ++i) {
     for (size_t j = i + 1; j < open.size(); ++j) {

@@ -25,8 +25,8 @@ struct LinkRate {
 inline constexpr Bytes kLinkOverhead = GiB(1);
 
 // Measures the GPUs that CUDA_VISIBLE_DEVICES names now: to and from the host (pinned memory), and to each
-// other. `cards` supplies their UUIDs. Fails if there is no CUDA driver, or one that lacks or refuses a
+// other. `gpus` supplies their UUIDs. Fails if there is no CUDA driver, or one that lacks or refuses a
 // required call. A GPU that CUDA does not see has no links.
-Result<std::vector<LinkRate>> measure_links(Bytes size, const telemetry::Snapshot& cards);
+Result<std::vector<LinkRate>> measure_links(Bytes size, const telemetry::Snapshot& gpus);
 
 }  // namespace innkeeper::cli

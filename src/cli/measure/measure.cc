@@ -77,10 +77,10 @@ Result<HostRates> measure_host(Bytes size) {
   return rates;
 }
 
-Result<DiskRates> measure_disk(const std::string& folder, Bytes size) {
+Result<DiskRates> measure_disk(const std::string& directory, Bytes size) {
   const auto blocks = static_cast<size_t>(std::max<int64_t>(1, size.count() / kBlock));
   Result<std::unique_ptr<DiskDevice>> opened =
-      DiskDevice::open(folder, Bytes(static_cast<int64_t>(blocks + 1) * kBlock));
+      DiskDevice::open(directory, Bytes(static_cast<int64_t>(blocks + 1) * kBlock));
   if (!opened.ok()) return opened.status();
   DiskDevice& disk = *opened.value();
   const Buffer buffer = filled(kBlock);

@@ -27,7 +27,7 @@ struct DiskRates {
 // Measures copies of `size` bytes, best of several rounds. Fails if there is no memory for it.
 Result<HostRates> measure_host(Bytes size);
 
-// Measures the disk through the disk node itself (device/disk.h), by a file without a name in `folder`.
-Result<DiskRates> measure_disk(const std::string& folder, Bytes size);
+// Measures the disk through the disk node itself (device/disk.h), by a file without a name in `directory`.
+Result<DiskRates> measure_disk(const std::string& directory, Bytes size);
 
 }  // namespace innkeeper::cli

@@ -13,8 +13,8 @@ class App;
 
 namespace innkeeper::cli {
 
-// Opens this user's queue, or fails with kFolder. Inside a Slurm job it opens the Slurm job's own queue: its
-// jobs must end with the Slurm job, and use the GPUs that Slurm granted.
+// Opens this user's queue, or fails with kDirectory. Inside a Slurm job it opens the Slurm job's own queue:
+// its jobs must end with the Slurm job, and use the GPUs that Slurm granted.
 queue::Queue open_queue();
 
 // Returns the jobs that the words name, without duplicates. Fails with kUsage or kNoLease.

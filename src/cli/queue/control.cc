@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "base/lines.h"
-#include "cli/cards/survey.h"
 #include "cli/command.h"
+#include "cli/gpus/survey.h"
 #include "cli/grant/holder.h"
 #include "cli/queue/common.h"
 

@@ -48,7 +48,7 @@ void JobOptions::add_to(CLI::App& command) {
                   "Again for each further axis")
       ->type_name("NAME=VALUES");
   command.add_option("--env", variables_, "Sets a variable for the job")->type_name("NAME=VALUE");
-  command.add_option("-C,--directory", directory_, "Where it runs (here)")->type_name("FOLDER");
+  command.add_option("-C,--directory", directory_, "Where it runs (here)")->type_name("DIRECTORY");
   command
       .add_option("--notify", notify_,
                   "A shell command to run when it has ended; sees INNKEEPER_JOB_ID, "
@@ -66,7 +66,7 @@ queue::JobSpec JobOptions::spec(const std::vector<std::string>& words) const {
   spec.notify = notify_;
   std::error_code error;
   spec.directory = std::filesystem::absolute(directory_.empty() ? "." : directory_, error).lexically_normal();
-  if (error) fail(kUsage, "cannot find the folder " + directory_ + ": " + error.message());
+  if (error) fail(kUsage, "cannot find the directory " + directory_ + ": " + error.message());
   // A directory must have one name, because measurements of a command are stored by it.
   while (spec.directory.size() > 1 && spec.directory.back() == '/') spec.directory.pop_back();
   if (!time_.empty()) spec.time_limit = duration(time_, "--time");
@@ -84,7 +84,7 @@ queue::JobSpec JobOptions::spec(const std::vector<std::string>& words) const {
     if (exclusive_) request.emplace_back("--exclusive");
     Result<lease::Request> parsed = lease::parse_request(request);
     if (!parsed.ok()) fail(kUsage, parsed.status().message());
-    spec.cards = std::move(parsed).value();
+    spec.gpus = std::move(parsed).value();
   }
   if (!array_.empty()) {
     Result<std::vector<int64_t>> indices = queue::parse_array(array_);

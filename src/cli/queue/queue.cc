@@ -36,9 +36,9 @@ std::string variable(const char* name) {
 }
 
 // Returns, inside a Slurm job, a directory that ends with it.
-std::string slurm_folder() {
+std::string slurm_directory() {
   const std::string job = variable("SLURM_JOB_ID");
-  if (job.empty() || !variable(queue::kFolderVariable).empty()) return "";
+  if (job.empty() || !variable(queue::kDirectoryVariable).empty()) return "";
   if (!std::all_of(job.begin(), job.end(), [](char c) { return c >= '0' && c <= '9'; })) return "";
   std::string parent = variable("SLURM_TMPDIR");
   if (parent.empty()) parent = variable("TMPDIR");
@@ -48,23 +48,23 @@ std::string slurm_folder() {
 
 // A job for GPUs waits while no GPU is seen, because a driver may come back. A job that requests more memory
 // than any GPU has fails in its turn, unless a larger GPU exists by then.
-void hint_at_cards(const std::string& gpus, const std::optional<Bytes>& each) {
+void hint_at_gpus(const std::string& gpus, const std::optional<Bytes>& each) {
   const telemetry::Snapshot seen = telemetry::snapshot(telemetry::Wanted::memory);
-  if (seen.cards.empty()) {
+  if (seen.gpus.empty()) {
     const std::string why = seen.driver.text();
     note("it waits: no GPU is seen here" + (why.empty() ? "" : " (" + why + ")") +
          "; `innkeeper doctor` says more, and --gpus 0 asks for none");
   }
   if (!seen.lost.empty()) return;  // No job fails while a GPU may come back.
   int count = 1;
-  if (!seen.cards.empty() && read_number(gpus, count) && count > static_cast<int>(seen.cards.size()))
+  if (!seen.gpus.empty() && read_number(gpus, count) && count > static_cast<int>(seen.gpus.size()))
     note(fmt::format(
         "it asks for {} GPUs, and there are {} here: it fails when its turn comes, unless there are as "
         "many by then",
-        count, seen.cards.size()));
+        count, seen.gpus.size()));
   Bytes largest;
-  for (const telemetry::Card& card : seen.cards)
-    if (card.memory) largest = std::max(largest, card.memory->total);
+  for (const telemetry::Gpu& gpu : seen.gpus)
+    if (gpu.memory) largest = std::max(largest, gpu.memory->total);
   if (each && largest.count() > 0 && *each > largest)
     note("it asks for " + to_string(*each) + " of each GPU, and the largest here has " + to_string(largest) +
          ": it fails when its turn comes, unless there is a larger one by then");
@@ -78,15 +78,15 @@ void fail_queue(const Status& status) {
     case Code::invalid_argument: fail(kUsage, status.message());
     case Code::busy: fail(kBusy, status.message());
     case Code::damaged:
-    case Code::io_error: fail(kFolder, status.message());
+    case Code::io_error: fail(kDirectory, status.message());
     default: fail(kInternal, status.message());
   }
 }
 
 queue::Queue open_queue() {
-  const std::string folder = slurm_folder();
-  return value_of(folder.empty() ? queue::Queue::open(this_program())
-                                 : queue::Queue::open(folder, this_program()));
+  const std::string directory = slurm_directory();
+  return value_of(directory.empty() ? queue::Queue::open(this_program())
+                                    : queue::Queue::open(directory, this_program()));
 }
 
 std::vector<queue::JobId> resolve(queue::Queue& queue, const std::vector<std::string>& words) {
@@ -107,7 +107,7 @@ queue::JobId add_job(const JobOptions& options, const std::vector<std::string>& 
   queue::JobSpec spec = options.spec(words);
   spec.limits = limits;
   if (std::error_code error; !std::filesystem::is_directory(spec.directory, error))
-    fail(kUsage, "--directory " + spec.directory + (error ? ": " + error.message() : " is no folder"));
+    fail(kUsage, "--directory " + spec.directory + (error ? ": " + error.message() : " is no directory"));
   for (const queue::JobId id : resolve(queue, options.after())) spec.after.push_back({id, false});
   for (const queue::JobId id : resolve(queue, options.after_any())) spec.after.push_back({id, true});
   // Slurm may set SLURM_JOB_GPUS without CUDA_VISIBLE_DEVICES.
@@ -116,12 +116,12 @@ queue::JobId add_job(const JobOptions& options, const std::vector<std::string>& 
     queue::set_variable(*spec.environment, "CUDA_VISIBLE_DEVICES", *given);
     queue::set_variable(*spec.environment, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   }
-  if (spec.cards && !spec.cards->memory) {
+  if (spec.gpus && !spec.gpus->memory) {
     const std::optional<Bytes> known = value_of(queue.proposed_memory(spec));
     if (options.memory_auto() && !known)
       note("--mem auto: this command has not been measured here yet, so it takes its GPUs whole this time");
-    if (options.memory_auto() && known) spec.cards->memory = known;
-    if (!options.memory_named() && known && !spec.cards->exclusive)
+    if (options.memory_auto() && known) spec.gpus->memory = known;
+    if (!options.memory_named() && known && !spec.gpus->exclusive)
       note("when this command ran before, --mem " + std::to_string((known->count() + (1 << 30) - 1) >> 30) +
            "G would have been enough: with it, or --mem auto, others can share the GPU");
   }
@@ -136,7 +136,7 @@ int print_added(queue::JobId id, const JobOptions& options) {
     throw;
   }
   // Called after the number is printed: a driver may take seconds to answer.
-  if (!options.without_gpus()) hint_at_cards(options.gpus(), options.memory());
+  if (!options.without_gpus()) hint_at_gpus(options.gpus(), options.memory());
   return kDone;
 }
 
@@ -160,9 +160,9 @@ void register_queue(CLI::App& program) {
 
   CLI::App& runner = *command.add_subcommand("runner", "What starts the jobs; started by itself");
   runner.group("");  // The command is internal and hidden.
-  const auto folder = std::make_shared<std::string>();
-  runner.add_option("FOLDER", *folder)->required();
-  on_run(runner, [folder] { return queue::run_runner(*folder, this_program()); });
+  const auto directory = std::make_shared<std::string>();
+  runner.add_option("DIRECTORY", *directory)->required();
+  on_run(runner, [directory] { return queue::run_runner(*directory, this_program()); });
 }
 
 }  // namespace innkeeper::cli

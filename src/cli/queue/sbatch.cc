@@ -20,12 +20,12 @@ bool is_slurm_job(const std::string& text) {
 }
 
 // Adds the options that request the GPUs.
-Status cards(const queue::JobSpec& spec, const std::string& shard, Sbatch& call) {
-  if (!spec.cards) {
+Status gpus(const queue::JobSpec& spec, const std::string& shard, Sbatch& call) {
+  if (!spec.gpus) {
     call.words.push_back("--cpus-per-task=" + std::to_string(spec.cpu_slots));
     return Status::okay();
   }
-  const lease::Request& request = *spec.cards;
+  const lease::Request& request = *spec.gpus;
   if (request.by != lease::By::free)
     call.notes.push_back("Slurm chooses the GPUs itself: --by means nothing there");
   if (request.whole() || shard.empty()) {
@@ -94,7 +94,7 @@ Result<Sbatch> to_sbatch(const queue::JobSpec& spec, const std::vector<std::stri
     call.notes.emplace_back("on Slurm the cluster's KillWait is the grace: --grace means nothing there");
   call.words = {"sbatch", "--parsable", "--chdir=" + spec.directory};
   call.words.push_back("--job-name=" + (spec.name.empty() ? spec.command.front() : spec.name));
-  IK_RETURN_IF_ERROR(cards(spec, options.shard, call));
+  IK_RETURN_IF_ERROR(gpus(spec, options.shard, call));
   if (spec.time_limit)
     call.words.push_back("--time=" + std::to_string((spec.time_limit->count() + 59'999) / 60'000));
   if (spec.time_limit && spec.retries > 0)

@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "cli/cards/survey.h"
 #include "cli/command.h"
+#include "cli/gpus/survey.h"
 #include "cli/queue/common.h"
 #include "cli/screen.h"
 #include "lease/process.h"
@@ -80,7 +80,7 @@ json line_json(const JobLine& job) {
           {"how", queue::ended(job.state) && job.attempt > 0 ? json(queue::to_string(job.how)) : json()},
           {"code", queue::ended(job.state) && job.attempt > 0 ? json(job.code) : json()},
           {"priority", job.priority},
-          {"gpus", job.cards},
+          {"gpus", job.gpus},
           {"memory", job.memory.count()},
           {"attempt", job.attempt},
           {"needs", job.needs},
@@ -101,7 +101,7 @@ void append_line(std::string& text, const JobLine& job) {
       R"("attempt":{},"needs":{},"added":{},"started":{},"ended":{},"title":{},"program_ended":{}}})",
       job.id, job.array, queue::to_string(job.state), job.held,
       over ? fmt::format("\"{}\"", queue::to_string(job.how)) : "null",
-      over ? std::to_string(job.code) : "null", job.priority, job.cards, job.memory.count(), job.attempt,
+      over ? std::to_string(job.code) : "null", job.priority, job.gpus, job.memory.count(), job.attempt,
       job.needs, seconds(job.added_ns), seconds(job.started_ns), seconds(job.ended_ns),
       json(job.title).dump(-1, ' ', false, json::error_handler_t::replace), job.program_ended);
 }
@@ -153,8 +153,8 @@ int list(const ListOptions& options) {
     row[0].text = std::to_string(job.id);
     row[1] = {state_text(job), colour_of(job.state)};
     row[2].text = std::to_string(job.priority);
-    if (job.cards > 0) {
-      row[3].text = std::to_string(job.cards);
+    if (job.gpus > 0) {
+      row[3].text = std::to_string(job.gpus);
       row[4].text = job.memory.count() == 0 ? "whole" : to_string(job.memory);
     }
     row[5].text = time_text(job, now);
@@ -172,7 +172,7 @@ json job_json(queue::Queue& queue, const Job& job) {
     attempts.push_back({{"attempt", attempt.number},
                         {"started", static_cast<double>(attempt.started_ns) / 1e9},
                         {"ended", static_cast<double>(attempt.ended_ns) / 1e9},
-                        {"gpus", attempt.cards},
+                        {"gpus", attempt.gpus},
                         {"how", queue::to_string(attempt.how)},
                         {"code", attempt.code},
                         {"peak_memory", attempt.peak_memory.count()},
@@ -244,10 +244,10 @@ int show(const std::vector<std::string>& words, bool as_json) {
       if (!value.empty()) text += fmt::format("  {:<10} {}\n", name, for_terminal(value));
     };
     field("command", shell_words(job.command));
-    field("folder", lease::printable(job.directory));
-    field("asks for", job.cards == 0
+    field("directory", lease::printable(job.directory));
+    field("asks for", job.gpus == 0
                           ? fmt::format("{} CPU slot{}", job.cpu_slots, job.cpu_slots == 1 ? "" : "s")
-                          : fmt::format("{} GPU{}, {}", job.cards, job.cards == 1 ? "" : "s",
+                          : fmt::format("{} GPU{}, {}", job.gpus, job.gpus == 1 ? "" : "s",
                                         job.memory.count() == 0 ? "whole" : to_string(job.memory) + " each"));
     std::string after;
     for (const queue::Need& need : job.after)
@@ -269,7 +269,7 @@ int show(const std::vector<std::string>& words, bool as_json) {
                           attempt.ended_ns == 0                ? ""
                           : attempt.how == queue::How::unknown ? ", last seen " + clock_text(attempt.ended_ns)
                                                                : " to " + clock_text(attempt.ended_ns));
-      field("  on", attempt.cards);
+      field("  on", attempt.gpus);
       field("  peak",
             (attempt.peak_memory.count() == 0 ? "" : to_string(attempt.peak_memory) + " of a GPU, ") +
                 (attempt.peak_host.count() == 0 ? "" : to_string(attempt.peak_host) + " of the host"));

@@ -31,7 +31,7 @@ constexpr const char* kTmpfiles = "/etc/tmpfiles.d/innkeeper.conf";
 
 std::string tmpfiles_text(const SetUp& set_up) {
   const bool all = set_up.group.empty();
-  return fmt::format("{0}d {1} {2} root {3} -\nf {1}/{4} {5} root {3} -\n", kMark, lease::kSetUpFolder,
+  return fmt::format("{0}d {1} {2} root {3} -\nf {1}/{4} {5} root {3} -\n", kMark, lease::kSetUpDirectory,
                      all ? "1777" : "1775", all ? "root" : set_up.group, lease::kLockName,
                      all ? "0444" : "0440");
 }
@@ -50,7 +50,7 @@ Options=mode=0755,nosuid,nodev,noexec,{}
 [Install]
 WantedBy=local-fs.target
 )",
-                     kMark, lease::kSetUpFolder, mount_options(set_up));
+                     kMark, lease::kSetUpDirectory, mount_options(set_up));
 }
 
 std::string content(const std::string& path) {
@@ -65,7 +65,7 @@ bool exists(const std::string& path) {
 
 void check_ours(const std::string& path) {
   if (exists(path) && !content(path).starts_with(kMark))
-    fail(kFolder, path + " is there, and was not made by `innkeeper setup`: move it away");
+    fail(kDirectory, path + " is there, and was not made by `innkeeper setup`: move it away");
 }
 
 // Replaces a file atomically: the text is first written under another name.
@@ -104,7 +104,7 @@ bool remove_file(SetUp& set_up, const char* name) {
 }  // namespace
 
 void cannot(const std::string& what, const std::string& path, int error) {
-  fail(kFolder, "cannot " + what + " " + path + ": " + std::strerror(error));
+  fail(kDirectory, "cannot " + what + " " + path + ": " + std::strerror(error));
 }
 
 bool write_boot_files(SetUp& set_up) {

@@ -42,18 +42,18 @@ int run(const Options& options) {
   const bool here = set_up.root.empty();
   if (here && !set_up.dry) check_rights();
   if (options.remove) {
-    if (here) remove_folder(set_up);
+    if (here) remove_directory(set_up);
     if (remove_boot_files(set_up)) reload_systemd(set_up);
   } else {
     // The files for the next boot are written first: if a problem prevents the setup now, the next
     // boot completes it.
     if (write_boot_files(set_up)) reload_systemd(set_up);
-    if (here) make_folder(set_up);
+    if (here) make_directory(set_up);
   }
   if (!set_up.changed)
     print(options.remove ? "nothing to remove\n"
                          : fmt::format("nothing to do: leases are in {}, with {} of its own\n",
-                                       lease::kSetUpFolder, to_string(set_up.size)));
+                                       lease::kSetUpDirectory, to_string(set_up.size)));
   if (const char* named = std::getenv("INNKEEPER_LEASE_DIR"); here && named != nullptr && *named != '\0')
     note("INNKEEPER_LEASE_DIR is set here: who has it set leases in " + std::string(named));
   return kDone;
@@ -69,7 +69,7 @@ void say(SetUp& set_up, const std::string& would, const std::string& done) {
 
 void register_setup(CLI::App& program) {
   CLI::App& command = *program.add_subcommand(
-      "setup", "As root, once: a lease folder that no user can take away, replace or fill");
+      "setup", "As root, once: a lease directory that no user can take away, replace or fill");
   const auto options = std::make_shared<Options>();
   command.add_option("--group", options->group, "Only members of this group may take leases; all may look")
       ->type_name("NAME");
@@ -78,12 +78,12 @@ void register_setup(CLI::App& program) {
   command.add_flag("--remove", options->remove, "Undo it");
   command
       .add_option("--root", options->root,
-                  "Another root folder, as of a machine's image: only its files below etc")
-      ->type_name("FOLDER");
+                  "Another root directory, as of a machine's image: only its files below etc")
+      ->type_name("DIRECTORY");
   command.footer(
       "Makes /run/innkeeper, a tmpfs of its own, and the files in /etc that make it again when the machine "
       "starts\n"
-      "(tmpfiles.d, a mount unit of systemd). Removes lease folders that users had made. Refuses while "
+      "(tmpfiles.d, a mount unit of systemd). Removes lease directories that users had made. Refuses while "
       "leases are\n"
       "held in one of these; it is set up from the next start of the machine on all the same.");
   on_run(command, [options] { return run(*options); });

@@ -32,7 +32,7 @@ void check_rights();
 // Fails with kUsage if there is no such group.
 void check_group(const SetUp& set_up);
 
-// Fails with kFolder and the message "cannot WHAT PATH: " plus the text of the error number.
+// Fails with kDirectory and the message "cannot WHAT PATH: " plus the text of the error number.
 [[noreturn]] void cannot(const std::string& what, const std::string& path, int error);
 
 // Writes the files for the next boot. Returns true if a file was changed.
@@ -43,8 +43,8 @@ void reload_systemd(SetUp& set_up);
 
 // Creates /run/innkeeper now, and removes other default directories. Fails with kBusy while leases are held
 // in one of them: no process would see those leases, and their bytes would be granted again.
-void make_folder(SetUp& set_up);
+void make_directory(SetUp& set_up);
 // Fails with kBusy while leases are held there.
-void remove_folder(SetUp& set_up);
+void remove_directory(SetUp& set_up);
 
 }  // namespace innkeeper::cli

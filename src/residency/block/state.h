@@ -1,8 +1,8 @@
 // The states of a replica, and the step that each event takes from each state: data, in one table.
 //
-// Events are named from the replica's own point of view. kIllegal marks steps that the engine must never take:
-// Replica::transition() checks every step against this table, and tests/unit/residency/state_test.cc checks the
-// table row by row against I1, I2, I3 and I5.
+// Events are named from the replica's own point of view. kIllegal marks steps that the engine must never
+// take: Replica::transition() checks every step against this table, and tests/unit/residency/state_test.cc
+// checks the table row by row against I1, I2, I3 and I5.
 #pragma once
 
 #include <array>

@@ -40,22 +40,22 @@ class CudaBackend final : public Backend {
     return made;
   }
 
-  void start_charging(Accountant* accountant, const Relief& relief, std::span<const ChargedNode> cards,
+  void start_charging(Accountant* accountant, const Relief& relief, std::span<const ChargedNode> gpus,
                       bool take_all) override {
     std::vector<NodeId> nodes;
-    for (const ChargedNode& card : cards) nodes.push_back(card.node);
+    for (const ChargedNode& gpu : gpus) nodes.push_back(gpu.node);
     install(accountant, relief, nodes);
-    for (size_t i = 0; i < cards.size(); ++i) {
-      if (cards[i].node == kNoNode) continue;
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      if (gpus[i].node == kNoNode) continue;
       const auto index = static_cast<c10::DeviceIndex>(i);
-      cuda_backend::limit(index, cards[i].budget);
-      if (take_all) take(index, cards[i].budget);
+      cuda_backend::limit(index, gpus[i].budget);
+      if (take_all) take(index, gpus[i].budget);
     }
   }
   void stop_charging() override { remove(); }
   void limit(c10::DeviceIndex index, Bytes budget) override { cuda_backend::limit(index, budget); }
-  std::optional<Slabs::Hooks> slab_hooks(std::span<const c10::DeviceIndex> cards) override {
-    return cuda_backend::slab_hooks(cards);
+  std::optional<Slabs::Hooks> slab_hooks(std::span<const c10::DeviceIndex> gpus) override {
+    return cuda_backend::slab_hooks(gpus);
   }
   void free_workspaces() override { cuda_backend::free_workspaces(); }
 

@@ -179,10 +179,10 @@ Ledger* ChargingAllocator::ledger() const {
 }
 
 void ChargingAllocator::emptyCache(c10::MempoolId_t pool) {
-  const c10::DeviceIndex cards = captures_.load() == 0 ? c10::cuda::device_count() : c10::DeviceIndex{0};
-  for (c10::DeviceIndex index = 0; index < cards; ++index) {
+  const c10::DeviceIndex gpus = captures_.load() == 0 ? c10::cuda::device_count() : c10::DeviceIndex{0};
+  for (c10::DeviceIndex index = 0; index < gpus; ++index) {
     if (!c10::cuda::hasPrimaryContext(index)) continue;
-    const c10::cuda::CUDAGuard on_card(index);
+    const c10::cuda::CUDAGuard on_gpu(index);
     if (cudaDeviceSynchronize() != cudaSuccess) (void)cudaGetLastError();  // A lost GPU's error.
   }
   target_.emptyCache(pool);

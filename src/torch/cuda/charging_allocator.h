@@ -38,11 +38,11 @@ using Relief = std::function<Status(NodeId node, Bytes size)>;
 
 // Charges by GPU, and the nodes charged, from open() to close().
 struct Ledger {
-  static constexpr size_t kCards = C10_COMPILE_TIME_MAX_GPUS;
+  static constexpr size_t kGpus = C10_COMPILE_TIME_MAX_GPUS;
   Accountant* accountant = nullptr;
   Relief relief;
-  std::array<NodeId, kCards> nodes;  // By device index; kNoNode: not charged.
-  std::array<std::atomic<int64_t>, kCards> live{};
+  std::array<NodeId, kGpus> nodes;  // By device index; kNoNode: not charged.
+  std::array<std::atomic<int64_t>, kGpus> live{};
   std::atomic<bool> open{true};
 };
 

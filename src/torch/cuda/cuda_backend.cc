@@ -46,13 +46,13 @@ constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGRE
 // Above PyTorch's own priority (0), so that PyTorch does not replace it.
 constexpr uint8_t kPriority = 100;
 
-struct CardMemory {
+struct GpuMemory {
   Bytes free;
   Bytes total;
 };
 
-CardMemory memory_of(c10::DeviceIndex index) {
-  const c10::cuda::CUDAGuard on_card(index);
+GpuMemory memory_of(c10::DeviceIndex index) {
+  const c10::cuda::CUDAGuard on_gpu(index);
   size_t free = 0;
   size_t total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
@@ -76,20 +76,20 @@ int attribute(cudaDeviceAttr which, c10::DeviceIndex index) {
 bool is_integrated(c10::DeviceIndex index) { return attribute(cudaDevAttrIntegrated, index) != 0; }
 
 // The address in the system's form: "0000:3b:00.0".
-std::string pci_address(c10::DeviceIndex card) {
+std::string pci_address(c10::DeviceIndex gpu) {
   std::array<char, 32> address{};
   std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.0",
-                static_cast<unsigned>(attribute(cudaDevAttrPciDomainId, card)),
-                static_cast<unsigned>(attribute(cudaDevAttrPciBusId, card)),
-                static_cast<unsigned>(attribute(cudaDevAttrPciDeviceId, card)));
+                static_cast<unsigned>(attribute(cudaDevAttrPciDomainId, gpu)),
+                static_cast<unsigned>(attribute(cudaDevAttrPciBusId, gpu)),
+                static_cast<unsigned>(attribute(cudaDevAttrPciDeviceId, gpu)));
   return address.data();
 }
 
 // The NUMA node of all GPUs, if they share one.
-std::optional<int> node_near(std::span<const c10::DeviceIndex> cards) {
+std::optional<int> node_near(std::span<const c10::DeviceIndex> gpus) {
   std::optional<int> common;
-  for (const c10::DeviceIndex card : cards) {
-    const std::optional<int> near = numa_node_of(pci_address(card));
+  for (const c10::DeviceIndex gpu : gpus) {
+    const std::optional<int> near = numa_node_of(pci_address(gpu));
     if (!near || (common && common != near)) return std::nullopt;
     common = near;
   }
@@ -120,11 +120,11 @@ Status complete(NodeSpec& node, int sharers) {
     return refuse("\"" + node.name + "\": this process sees " + std::to_string(count) + " CUDA devices" +
                   (count == 0 ? "" : ", cuda:0 to cuda:" + std::to_string(count - 1)));
   }
-  const CardMemory memory = memory_of(index);
+  const GpuMemory memory = memory_of(index);
   node.integrated = is_integrated(index);
   if (!node.budget && !node.integrated) node.budget = default_budget(Bytes(memory.free.count() / sharers));
   if (node.budget && *node.budget > memory.total) {
-    return refuse("\"" + node.name + "\": a budget of " + to_string(*node.budget) + ", but the card has " +
+    return refuse("\"" + node.name + "\": a budget of " + to_string(*node.budget) + ", but the GPU has " +
                   to_string(memory.total));
   }
   return {};
@@ -167,7 +167,7 @@ Status resolve(MachineSpec& spec) {
   const auto add_all = [&](std::optional<Bytes> budget) {
     const int count = c10::cuda::device_count();
     sharers = spec.share.sharers(count);
-    for (const int i : spec.share.cards(count)) {
+    for (const int i : spec.share.gpus(count)) {
       nodes.push_back(
           {.make = NodeMake::cuda, .name = "cuda:" + std::to_string(i), .index = i, .budget = budget});
     }
@@ -184,10 +184,10 @@ Status resolve(MachineSpec& spec) {
   }
   if (nodes.size() > kMaxNodes) {
     return refuse("more than " + std::to_string(kMaxNodes) +
-                  " nodes with all visible cards, host included; name fewer, as in cuda:0,cuda:1");
+                  " nodes with all visible GPUs, host included; name fewer, as in cuda:0,cuda:1");
   }
   bool any = false;
-  std::optional<CardMemory> shared;  // Memory that integrated GPUs share with the host.
+  std::optional<GpuMemory> shared;  // Memory that integrated GPUs share with the host.
   for (NodeSpec& node : nodes) {
     if (node.make != NodeMake::cuda) continue;
     IK_RETURN_IF_ERROR(complete(node, sharers));
@@ -267,7 +267,7 @@ Bytes live(c10::DeviceIndex index) {
 
 void limit(c10::DeviceIndex index, Bytes budget) {
   at::globalContext().lazyInitDevice(c10::kCUDA);
-  const c10::cuda::CUDAGuard on_card(index);  // The allocator changes the current device.
+  const c10::cuda::CUDAGuard on_gpu(index);  // The allocator changes the current device.
   // The budget does not include memory that was allocated before install().
   const Bytes allocated(caching::getDeviceStats(index).allocated_bytes[kAll].current);
   const Bytes uncharged = std::max(allocated - live(index), Bytes(0));
@@ -282,7 +282,7 @@ void limit(c10::DeviceIndex index, Bytes budget) {
 }
 
 void take(c10::DeviceIndex index, Bytes budget) {
-  const c10::cuda::CUDAGuard on_card(index);
+  const c10::cuda::CUDAGuard on_gpu(index);
   const Bytes more = budget - Bytes(caching::getDeviceStats(index).reserved_bytes[kAll].current);
   if (more <= Bytes(0)) return;
   caching::CUDAAllocator& cached = installed.load()->target();
@@ -291,17 +291,17 @@ void take(c10::DeviceIndex index, Bytes budget) {
   } catch (const c10::OutOfMemoryError&) {
     throw_status(Status(Code::out_of_memory,
                         "with INNKEEPER_GROWTH=off the budget of " + to_string(budget) +
-                            " of cuda:" + std::to_string(index) + " is taken at once, but the card has " +
+                            " of cuda:" + std::to_string(index) + " is taken at once, but the GPU has " +
                             to_string(memory_of(index).free) + " free; name less, as in cuda:20GiB"),
                  "");
   }
 }
 
-Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards) {
+Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> gpus) {
   // A thread of the engine has the first GPU as its current one, which may belong to another process.
   return {.lock =
-              [near = node_near(cards), card = cards.front()](void* data, size_t size) {
-                const c10::cuda::CUDAGuard on_card(card);
+              [near = node_near(gpus), gpu = gpus.front()](void* data, size_t size) {
+                const c10::cuda::CUDAGuard on_gpu(gpu);
                 // Before the pages exist; to lock them makes them exist.
                 if (near) (void)prefer_numa_node(data, size, *near);
                 const cudaError_t error = cudaHostRegister(data, size, cudaHostRegisterPortable);
@@ -310,8 +310,8 @@ Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards) {
                 return Status(Code::unavailable, cudaGetErrorString(error));
               },
           .unlock =
-              [card = cards.front()](void* data, size_t) {
-                const c10::cuda::CUDAGuard on_card(card);
+              [gpu = gpus.front()](void* data, size_t) {
+                const c10::cuda::CUDAGuard on_gpu(gpu);
                 if (cudaHostUnregister(data) == cudaSuccess) return true;
                 (void)cudaGetLastError();
                 return false;
@@ -319,7 +319,7 @@ Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards) {
 }
 
 at::Generator generator(c10::DeviceIndex index, uint64_t seed) {
-  static thread_local std::array<at::Generator, Ledger::kCards> mine;
+  static thread_local std::array<at::Generator, Ledger::kGpus> mine;
   at::Generator& generator = mine[static_cast<size_t>(index)];
   if (!generator.defined()) generator = at::cuda::detail::createCUDAGenerator(index);
   const std::lock_guard<std::mutex> lock(generator.mutex());
@@ -344,13 +344,13 @@ bool is_any_captured() {
 }
 
 void spare_captures(c10::DeviceIndex index) {
-  const c10::cuda::CUDAGuard on_card(index);
+  const c10::cuda::CUDAGuard on_gpu(index);
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   if (cudaThreadExchangeStreamCaptureMode(&mode) != cudaSuccess) (void)cudaGetLastError();
 }
 
 bool is_capturing(c10::DeviceIndex index) {
-  const c10::cuda::CUDAGuard on_card(index);
+  const c10::cuda::CUDAGuard on_gpu(index);
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 

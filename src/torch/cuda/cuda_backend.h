@@ -83,8 +83,8 @@ void take(c10::DeviceIndex index, Bytes budget);
 std::unique_ptr<MemoryOrder> make_memory_order(c10::DeviceIndex index);
 
 // Page-locked memory, on the NUMA node of the GPUs if they share one: copies run concurrently and at the
-// link's full speed. Requires: `cards` is not empty.
-Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> cards);
+// link's full speed. Requires: `gpus` is not empty.
+Slabs::Hooks slab_hooks(std::span<const c10::DeviceIndex> gpus);
 
 // A generator for the calling thread's next operator on a GPU; its numbers depend only on the seed.
 at::Generator generator(c10::DeviceIndex index, uint64_t seed);

@@ -19,20 +19,20 @@ namespace innkeeper::torch_layer::cuda_backend {
 namespace {
 
 // A GPU that is, or was, a node. It is never removed, because memory outlives nodes.
-struct Card {
+struct Gpu {
   MemoryUsers users;
   std::optional<c10::Stream> compute;
   std::shared_ptr<DeviceHealth> health;
   std::atomic<bool> known{false};  // Whether the other members are set.
 };
 
-Card& card(c10::DeviceIndex index) {
-  static auto& cards = *new std::array<Card, Ledger::kCards>;  // Leaked: memory is freed at any time.
-  return cards[static_cast<size_t>(index)];
+Gpu& gpu(c10::DeviceIndex index) {
+  static auto& gpus = *new std::array<Gpu, Ledger::kGpus>;  // Leaked: memory is freed at any time.
+  return gpus[static_cast<size_t>(index)];
 }
 
-Card* known_card(c10::DeviceIndex index) {
-  Card& known = card(index);
+Gpu* known_gpu(c10::DeviceIndex index) {
+  Gpu& known = gpu(index);
   return known.known.load(std::memory_order_acquire) ? &known : nullptr;
 }
 
@@ -44,31 +44,31 @@ thread_local MayUnmap* may_unmap = nullptr;
 
 class CudaMemoryOrder final : public MemoryOrder {
  public:
-  explicit CudaMemoryOrder(c10::DeviceIndex index) : index_(index), card_(card(index)) {}
+  explicit CudaMemoryOrder(c10::DeviceIndex index) : index_(index), gpu_(gpu(index)) {}
 
   void attach(const c10::Stream& compute, std::shared_ptr<DeviceHealth> health) override {
-    card_.compute = compute;
-    card_.health = std::move(health);
-    card_.known.store(true, std::memory_order_release);
+    gpu_.compute = compute;
+    gpu_.health = std::move(health);
+    gpu_.known.store(true, std::memory_order_release);
   }
   c10::DataPtr allocate(size_t size, const c10::Stream& first) const override {
-    const c10::StreamGuard on_stream(*card_.compute);
+    const c10::StreamGuard on_stream(*gpu_.compute);
     auto* const charging = dynamic_cast<ChargingAllocator*>(caching::get());
-    if (charging != nullptr && first != *card_.compute) return charging->allocate_for_copy(size, first);
+    if (charging != nullptr && first != *gpu_.compute) return charging->allocate_for_copy(size, first);
     c10::DataPtr memory = c10::GetAllocator(c10::kCUDA)->allocate(size);
-    if (first != *card_.compute) order_copy(index_, memory.get(), Bytes(static_cast<int64_t>(size)), first);
+    if (first != *gpu_.compute) order_copy(index_, memory.get(), Bytes(static_cast<int64_t>(size)), first);
     return memory;
   }
   bool free_after(Memory& memory, std::span<const Event> users) const override {
     return ChargingAllocator::free_after(
-        memory, [&](const void* data, Bytes size) { return card_.users.freed(data, size, users); });
+        memory, [&](const void* data, Bytes size) { return gpu_.users.freed(data, size, users); });
   }
-  uint64_t number() const override { return card_.users.number(); }
-  void recorded(uint64_t number, const Event& event) const override { card_.users.recorded(number, event); }
+  uint64_t number() const override { return gpu_.users.number(); }
+  void recorded(uint64_t number, const Event& event) const override { gpu_.users.recorded(number, event); }
 
  private:
   const c10::DeviceIndex index_;
-  Card& card_;
+  Gpu& gpu_;
 };
 
 }  // namespace
@@ -78,11 +78,11 @@ std::unique_ptr<MemoryOrder> make_memory_order(c10::DeviceIndex index) {
 }
 
 void note_freed(c10::DeviceIndex index, const void* data, Bytes size) {
-  if (Card* const known = known_card(index)) known->users.freed(data, size);
+  if (Gpu* const known = known_gpu(index)) known->users.freed(data, size);
 }
 
 void order_kernel(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) noexcept {
-  Card* const known = known_card(index);
+  Gpu* const known = known_gpu(index);
   if (known == nullptr) return;
   try {
     for (const Event& user : known->users.take_for_kernel(data, size)) wait(stream, user);
@@ -92,7 +92,7 @@ void order_kernel(c10::DeviceIndex index, const void* data, Bytes size, const c1
 }
 
 void order_copy(c10::DeviceIndex index, const void* data, Bytes size, const c10::Stream& stream) noexcept {
-  Card& known = card(index);
+  Gpu& known = gpu(index);
   try {
     const MemoryUsers::Users users = known.users.take_for_copy(data, size);
     for (const Event& user : users.events) wait(stream, user);
@@ -114,7 +114,7 @@ MayUnmap::~MayUnmap() {
 }
 
 void MayUnmap::begin() {
-  Card* const known = known_card(c10::cuda::current_device());
+  Gpu* const known = known_gpu(c10::cuda::current_device());
   if (known == nullptr || may_unmap == nullptr || may_unmap->unmapping_ != nullptr) return;
   may_unmap->unmapping_ = &known->users;
   for (const Event& user : known->users.begin_unmapping()) wait(*known->compute, user);

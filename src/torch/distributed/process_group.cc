@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "torch/distributed/cards.h"
 #include "torch/distributed/collective.h"
+#include "torch/distributed/gpu_collectives.h"
 #include "torch/memory/handle.h"
 #include "torch/process/fork.h"
 #include "torch/process/runtime_state.h"
@@ -58,12 +58,12 @@ class MessageWork final : public Work {
 
 class ProcessGroup final : public Backend {
  public:
-  ProcessGroup(c10::intrusive_ptr<Backend> inner, MakeCards make_cards)
+  ProcessGroup(c10::intrusive_ptr<Backend> inner, MakeGpus make_gpus)
       : Backend(inner->getRank(), inner->getSize()),
         inner_(std::move(inner)),
-        make_cards_(std::move(make_cards)) {}
+        make_gpus_(std::move(make_gpus)) {}
   ~ProcessGroup() override {
-    cards_.reset();  // Both destructors end the running collectives.
+    gpus_.reset();  // Both destructors end the running collectives.
     inner_.reset();
     drop_ended_collectives();
   }
@@ -71,7 +71,7 @@ class ProcessGroup final : public Backend {
   const std::string getBackendName() const override { return "innkeeper"; }  // NOLINT: c10d's own signature
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    return run(OpType::BROADCAST, Way::cards, {{&tensors, true}}, [&](Backend& other, LentTensors& lent) {
+    return run(OpType::BROADCAST, Way::gpus, {{&tensors, true}}, [&](Backend& other, LentTensors& lent) {
       return other.broadcast(lent.of(0), asynchronous(options));
     });
   }
@@ -93,7 +93,7 @@ class ProcessGroup final : public Backend {
   }
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    return run_lists(OpType::ALLGATHER, Way::cards, outputs, true, inputs, false,
+    return run_lists(OpType::ALLGATHER, Way::gpus, outputs, true, inputs, false,
                      [&](Backend& other, std::vector<Tensors>& outs, Tensors& ins) {
                        return other.allgather(outs, ins, asynchronous(options));
                      });
@@ -107,7 +107,7 @@ class ProcessGroup final : public Backend {
   }
   WorkPtr _allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
     Tensors out{output}, in{input};
-    return run(OpType::_ALLGATHER_BASE, Way::cards, {{&out, true}, {&in, false}},
+    return run(OpType::_ALLGATHER_BASE, Way::gpus, {{&out, true}, {&in, false}},
                [&](Backend& other, LentTensors& lent) {
                  Tensor whole = flat(lent.of(0).front()), part = flat(lent.of(1).front());
                  return other._allgather_base(whole, part, asynchronous(options));
@@ -160,7 +160,7 @@ class ProcessGroup final : public Backend {
   WorkPtr alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override {
     Tensors out{output}, in{input};
-    return run(OpType::ALLTOALL_BASE, Way::cards, {{&out, true}, {&in, false}},
+    return run(OpType::ALLTOALL_BASE, Way::gpus, {{&out, true}, {&in, false}},
                [&](Backend& other, LentTensors& lent) {
                  return other.alltoall_base(lent.of(0).front(), lent.of(1).front(), output_sizes, input_sizes,
                                             asynchronous(options));
@@ -202,12 +202,12 @@ class ProcessGroup final : public Backend {
     inner_->monitoredBarrier(options, wait_for_all);
   }
   void shutdown() override {
-    make_cards_ = nullptr;
-    cards_.reset();
+    make_gpus_ = nullptr;
+    gpus_.reset();
     inner_->shutdown();
   }
   void abort() override {
-    if (cards_ != nullptr) cards_->backend().abort();
+    if (gpus_ != nullptr) gpus_->backend().abort();
     inner_->abort();
   }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
@@ -222,10 +222,10 @@ class ProcessGroup final : public Backend {
 
   // Backends for a collective. Every process makes the same choice, because it depends only on the operation
   // and the types.
-  enum class Way { host, cards };
+  enum class Way { host, gpus };
 
   static Way way_of(const c10d::ReduceOp& op) {
-    return op.op_ <= c10d::ReduceOp::MAX ? Way::cards : Way::host;  // NCCL has no operations on bits.
+    return op.op_ <= c10d::ReduceOp::MAX ? Way::gpus : Way::host;  // NCCL has no operations on bits.
   }
 
   // NCCL returns a work only for asynchronous operations. For a synchronous call, c10d waits for the managed
@@ -237,36 +237,39 @@ class ProcessGroup final : public Backend {
     return theirs;
   }
 
-  static bool takes_cards(const Tensors& tensors) {
+  static bool takes_gpus(const Tensors& tensors) {
     return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
-      return is_managed(tensor) && tensor.layout() == c10::kStrided && Cards::take(tensor.scalar_type());
+      return is_managed(tensor) && tensor.layout() == c10::kStrided &&
+             GpuCollectives::take(tensor.scalar_type());
     });
   }
 
   // The group's GPU backend, made by the first collective that may go between GPUs; null if there is none.
-  Cards* cards() {
-    if (const MakeCards make = std::exchange(make_cards_, nullptr)) {
-      if (std::optional<CardBackend> made = make()) {
+  GpuCollectives* gpus() {
+    if (const MakeGpus make = std::exchange(make_gpus_, nullptr)) {
+      if (std::optional<GpuBackend> made = make()) {
         const NodeId node = node_named(made->node, "torch.distributed");
-        cards_ = std::make_unique<Cards>(std::move(made->backend), node, runtime().backend(node).device);
+        gpus_ =
+            std::make_unique<GpuCollectives>(std::move(made->backend), node, runtime().backend(node).device);
       }
     }
-    return cards_.get();
+    return gpus_.get();
   }
 
   // Exposes the collective's tensors, starts the other backend's work and looks after it.
   template <class Start>
-  WorkPtr launch(OpType type, Cards* cards, const std::shared_ptr<Collective>& collective, Start&& start) {
-    if (cards == nullptr) {
+  WorkPtr launch(OpType type, GpuCollectives* gpus, const std::shared_ptr<Collective>& collective,
+                 Start&& start) {
+    if (gpus == nullptr) {
       collective->lent.bring_to_host();
       collective->inner = start(*inner_);
       return look_after(getRank(), type, collective, Ends::by_its_future);
     }
-    collective->lent.bring(cards->node());
-    const c10::DeviceGuard at(cards->device());
-    collective->inner = start(cards->backend());
+    collective->lent.bring(gpus->node());
+    const c10::DeviceGuard at(gpus->device());
+    collective->inner = start(gpus->backend());
     WorkPtr work = look_after(getRank(), type, collective, Ends::by_a_watcher);
-    cards->watch(*collective);
+    gpus->watch(*collective);
     return work;
   }
 
@@ -275,14 +278,14 @@ class ProcessGroup final : public Backend {
   WorkPtr run(OpType type, Way way, const std::vector<Use>& uses, Start&& start) {
     refuse_in_forked_child();
     auto collective = std::make_shared<Collective>();
-    bool on_cards = way == Way::cards;
+    bool on_gpus = way == Way::gpus;
     for (const auto& [tensors, written] : uses) {
       collective->lent.add(*tensors, written);
-      on_cards = on_cards && takes_cards(*tensors);
+      on_gpus = on_gpus && takes_gpus(*tensors);
       Tensors& outputs = collective->outputs;
       if (written) outputs.insert(outputs.end(), tensors->begin(), tensors->end());
     }
-    return launch(type, on_cards ? cards() : nullptr, collective,
+    return launch(type, on_gpus ? gpus() : nullptr, collective,
                   [&](Backend& other) { return start(other, collective->lent); });
   }
 
@@ -310,15 +313,15 @@ class ProcessGroup final : public Backend {
   }
 
   c10::intrusive_ptr<Backend> inner_;
-  MakeCards make_cards_;
-  std::unique_ptr<Cards> cards_;
+  MakeGpus make_gpus_;
+  std::unique_ptr<GpuCollectives> gpus_;
 };
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_process_group(c10::intrusive_ptr<c10d::Backend> inner,
-                                                     MakeCards make_cards) {
-  return c10::make_intrusive<ProcessGroup>(std::move(inner), std::move(make_cards));
+                                                     MakeGpus make_gpus) {
+  return c10::make_intrusive<ProcessGroup>(std::move(inner), std::move(make_gpus));
 }
 
 }  // namespace innkeeper::torch_layer

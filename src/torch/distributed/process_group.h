@@ -21,16 +21,16 @@
 namespace innkeeper::torch_layer {
 
 // A backend for tensors of this process's node with that name.
-struct CardBackend {
+struct GpuBackend {
   c10::intrusive_ptr<c10d::Backend> backend;
   std::string node;
 };
 // Called once, by the first collective that could go between GPUs, in every process of the group at the same
 // collective. Returns nothing if some process has no GPU of its own.
-using MakeCards = std::function<std::optional<CardBackend>()>;
+using MakeGpus = std::function<std::optional<GpuBackend>()>;
 
 // `inner`: a backend for CPU tensors. It may serve CPU tensors of the same group at the same time.
 IK_EXPORT c10::intrusive_ptr<c10d::Backend> make_process_group(c10::intrusive_ptr<c10d::Backend> inner,
-                                                               MakeCards make_cards = nullptr);
+                                                               MakeGpus make_gpus = nullptr);
 
 }  // namespace innkeeper::torch_layer

@@ -116,7 +116,7 @@ std::vector<std::string> expected_nodes(int visible_gpus) {
   const MachineSpec spec = parse_nodes(nodes_setting());
   std::vector<std::string> names;
   const auto add_visible = [&] {
-    for (const int index : spec.share.cards(visible_gpus)) names.push_back("cuda:" + std::to_string(index));
+    for (const int index : spec.share.gpus(visible_gpus)) names.push_back("cuda:" + std::to_string(index));
   };
   if (spec.automatic) add_visible();
   for (const NodeSpec& node : spec.nodes) {

@@ -176,7 +176,7 @@ DefaultGeneratorTurn::DefaultGeneratorTurn(RandomStream& stream, c10::Device dev
   if (!turns().outermost()) return;
   at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());
   if (Backend* const backend = with_generators(device_)) {
-    users_on_card_ = backend->exchange_default_generator(device_.index(), {next_seed(own), 0});
+    users_on_gpu_ = backend->exchange_default_generator(device_.index(), {next_seed(own), 0});
     return;
   }
   exchange_default(own, users_, own.mutex_);
@@ -189,7 +189,7 @@ DefaultGeneratorTurn::~DefaultGeneratorTurn() {
 
 void DefaultGeneratorTurn::give_back() {
   if (Backend* const backend = with_generators(device_)) {
-    (void)backend->exchange_default_generator(device_.index(), users_on_card_);
+    (void)backend->exchange_default_generator(device_.index(), users_on_gpu_);
     return;
   }
   at::CPUGeneratorImpl& own = impl_of(stream_.kernel_generator());

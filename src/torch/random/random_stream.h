@@ -77,7 +77,7 @@ class DefaultGeneratorTurn {
   RandomStream& stream_;
   const c10::Device device_;
   at::CPUGeneratorImpl users_;  // Unused on a GPU.
-  PhiloxState users_on_card_;
+  PhiloxState users_on_gpu_;
 };
 
 }  // namespace innkeeper::torch_layer

@@ -38,8 +38,8 @@ std::string said(const cost::Measured& rates) {
 
 // CUDA tells a program in a MIG instance the UUID of the GPU; this returns the instance's UUID, from the
 // driver.
-std::string uuid_of(c10::DeviceIndex index, const telemetry::Snapshot& cards, std::string by_cuda) {
-  const auto ordinals = telemetry::cuda_view(cards);
+std::string uuid_of(c10::DeviceIndex index, const telemetry::Snapshot& gpus, std::string by_cuda) {
+  const auto ordinals = telemetry::cuda_view(gpus);
   const auto at = static_cast<size_t>(index);
   const bool is_known = ordinals && at < ordinals->size() && !(*ordinals)[at].empty();
   return is_known ? (*ordinals)[at] : std::move(by_cuda);
@@ -63,7 +63,7 @@ void keep(const NodeBackend& backend, const cost::Measured& measured) {
       telemetry::condition_of(now, uuid_of(backend.device.index(), now, rates.uuid));
   rates.shared = condition.shared;
   rates.slowed = condition.slowed;
-  const Status kept = cost::keep_rates(cost::kept_rates_folder(), rates);
+  const Status kept = cost::keep_rates(cost::kept_rates_directory(), rates);
   if (!kept.ok()) log(LogLevel::info, "what was measured is not kept: " + kept.message());
 }
 
@@ -84,7 +84,7 @@ std::optional<cost::Measured> measured_before(const NodeBackend& backend) {
   if (!probe_setting().get()) return std::nullopt;
   const std::optional<cost::KeptRates> today = rates_of_today(backend);
   if (!today) return std::nullopt;
-  const std::optional<cost::KeptRates> kept = cost::kept_rates(cost::kept_rates_folder(), today->uuid);
+  const std::optional<cost::KeptRates> kept = cost::kept_rates(cost::kept_rates_directory(), today->uuid);
   // The earlier program may have multiplied no matrices.
   const bool holds = kept && kept->holds_for(*today) && kept->measured.flops > 0;
   return holds ? std::optional(kept->measured) : std::nullopt;

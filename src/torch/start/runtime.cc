@@ -238,7 +238,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
       if (disk.status().code() == Code::io_error)
         throw_status(
             Status(Code::invalid_argument,
-                   disk.status().message() + "; expected a folder that takes files, as in disk:/tmp:8GiB"),
+                   disk.status().message() + "; expected a directory that takes files, as in disk:/tmp:8GiB"),
             "INNKEEPER_NODES");
       if (!disk.ok()) throw_status(disk.status(), "INNKEEPER_NODES");
       prepared.disk = std::move(disk).value();

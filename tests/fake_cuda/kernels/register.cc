@@ -63,7 +63,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     return at::native::copy_(self, source, non_blocking);
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   Stack stack{self, source, non_blocking};
-  run_on_card(op, &stack);
+  run_on_gpu(op, &stack);
   return self;
 }
 
@@ -82,7 +82,7 @@ const bool registered = [] {
     const auto op = dispatcher.findSchema(name);
     if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) continue;
     const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_card>());
+    library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_gpu>());
   }
   library.impl("copy_", TORCH_FN(copy));
   library.impl("_fused_sdp_choice", torch::CppFunction::makeFromBoxedFunction<&choose_plain_attention>());

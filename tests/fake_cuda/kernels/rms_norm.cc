@@ -35,9 +35,9 @@ std::tuple<at::Tensor, at::Tensor> backward(const at::Tensor& gradient, const at
 const bool registered = [] {
   static torch::Library host(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
   host.impl("_fused_rms_norm_backward", TORCH_FN(backward));
-  static torch::Library card(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
-  card.impl("_fused_rms_norm", torch::CppFunction::makeFromBoxedFunction<&run_on_card>());
-  card.impl("_fused_rms_norm_backward", torch::CppFunction::makeFromBoxedFunction<&run_on_card>());
+  static torch::Library gpu(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  gpu.impl("_fused_rms_norm", torch::CppFunction::makeFromBoxedFunction<&run_on_gpu>());
+  gpu.impl("_fused_rms_norm_backward", torch::CppFunction::makeFromBoxedFunction<&run_on_gpu>());
   return true;
 }();
 

@@ -31,9 +31,9 @@ struct Kept {
 };
 
 // Numbers that depend on the GPU's generator alone: deterministic, but not CUDA's.
-c10::IValue host_generator(const c10::IValue& given, c10::DeviceIndex card) {
+c10::IValue host_generator(const c10::IValue& given, c10::DeviceIndex gpu) {
   at::Generator generator =
-      given.isNone() ? at::cuda::detail::getDefaultCUDAGenerator(card) : given.toGenerator();
+      given.isNone() ? at::cuda::detail::getDefaultCUDAGenerator(gpu) : given.toGenerator();
   if (generator.device().is_cpu()) return generator;
   const std::lock_guard<std::mutex> lock(generator.mutex());
   const uint64_t offset = generator.get_offset();
@@ -61,11 +61,11 @@ Kept keep(const c10::IValue& value) {
 // The operator's work on a stream.
 class Work {
  public:
-  Work(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, c10::DeviceIndex card)
+  Work(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments, c10::DeviceIndex gpu)
       : op_(op) {
     for (size_t i = 0; i < arguments.size(); ++i) {
       const bool draws = is_generator(op.schema().arguments()[i]);
-      kept_.push_back(keep(draws ? host_generator(arguments[i], card) : arguments[i]));
+      kept_.push_back(keep(draws ? host_generator(arguments[i], gpu) : arguments[i]));
     }
   }
 
@@ -143,7 +143,7 @@ void compute_now(const Work& work, const std::vector<c10::IValue>& arguments,
 
 }  // namespace
 
-void run_on_card(const c10::OperatorHandle& op, Stack* stack) {
+void run_on_gpu(const c10::OperatorHandle& op, Stack* stack) {
   const size_t count = op.schema().arguments().size();
   std::vector<c10::IValue> arguments(stack->end() - static_cast<long>(count), stack->end());
   torch::jit::drop(*stack, count);

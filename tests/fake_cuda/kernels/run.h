@@ -8,6 +8,6 @@
 namespace fake_cuda {
 
 // A boxed kernel. Where the shapes depend on the numbers it waits for the stream, like CUDA's own kernel.
-void run_on_card(const c10::OperatorHandle& op, Stack* stack);
+void run_on_gpu(const c10::OperatorHandle& op, Stack* stack);
 
 }  // namespace fake_cuda

@@ -103,10 +103,10 @@ Result ncclGetVersion(int* version) {
 }
 
 Result ncclGetUniqueId(UniqueId* id) {
-  const std::string folder = new_folder();
-  if (folder.empty() || folder.size() >= sizeof id->internal) return kSystemError;
+  const std::string directory = new_directory();
+  if (directory.empty() || directory.size() >= sizeof id->internal) return kSystemError;
   std::memset(id->internal, 0, sizeof id->internal);
-  std::memcpy(id->internal, folder.data(), folder.size());
+  std::memcpy(id->internal, directory.data(), directory.size());
   return kSuccess;
 }
 

@@ -42,27 +42,27 @@ bool read(const std::string& path, std::string& bytes) {
 
 }  // namespace
 
-std::string new_folder() {
+std::string new_directory() {
   const char* temporary = std::getenv("TMPDIR");
-  std::string folder = std::string(temporary == nullptr ? "/tmp" : temporary) + "/fake_nccl.XXXXXX";
-  return ::mkdtemp(folder.data()) == nullptr ? std::string() : folder;
+  std::string directory = std::string(temporary == nullptr ? "/tmp" : temporary) + "/fake_nccl.XXXXXX";
+  return ::mkdtemp(directory.data()) == nullptr ? std::string() : directory;
 }
 
 Comm::~Comm() {
   std::error_code ignored;
-  write(folder_ + "/left." + std::to_string(rank_), "");
+  write(directory_ + "/left." + std::to_string(rank_), "");
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (!std::filesystem::exists(folder_ + "/left." + std::to_string(rank), ignored)) return;
+    if (!std::filesystem::exists(directory_ + "/left." + std::to_string(rank), ignored)) return;
   }
-  std::filesystem::remove_all(folder_, ignored);
+  std::filesystem::remove_all(directory_, ignored);
 }
 
 std::string Comm::path(uint64_t number, int rank) const {
-  return folder_ + "/" + std::to_string(number) + "." + std::to_string(rank);
+  return directory_ + "/" + std::to_string(number) + "." + std::to_string(rank);
 }
 
 std::string Comm::path_between(int from, int to, uint64_t number) const {
-  return folder_ + "/from." + std::to_string(from) + ".to." + std::to_string(to) + "." +
+  return directory_ + "/from." + std::to_string(from) + ".to." + std::to_string(to) + "." +
          std::to_string(number);
 }
 

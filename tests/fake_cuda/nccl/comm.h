@@ -18,7 +18,8 @@ namespace fake_nccl {
 
 class Comm {
  public:
-  Comm(std::string folder, int rank, int ranks) : folder_(std::move(folder)), rank_(rank), ranks_(ranks) {}
+  Comm(std::string directory, int rank, int ranks)
+      : directory_(std::move(directory)), rank_(rank), ranks_(ranks) {}
   // The last of the ranks to go takes the directory with it.
   ~Comm();
   Comm(const Comm&) = delete;
@@ -36,7 +37,7 @@ class Comm {
   std::string path(uint64_t number, int rank) const;
   std::string path_between(int from, int to, uint64_t number) const;
 
-  const std::string folder_;
+  const std::string directory_;
   const int rank_;
   const int ranks_;
   uint64_t done_ = 0;
@@ -44,6 +45,6 @@ class Comm {
 };
 
 // A directory for a new communicator, in the id that its ranks are told; empty on failure.
-std::string new_folder();
+std::string new_directory();
 
 }  // namespace fake_nccl

@@ -16,12 +16,12 @@ void put(Properties& properties, size_t offset, Value value) {
 }
 
 // Of a GPU with eight processors of the ninth generation.
-void describe(Properties& p, const Card& card) {
+void describe(Properties& p, const Gpu& gpu) {
   using P = Properties;
   memset(&p, 0, sizeof p);
-  snprintf(p.bytes, P::kUuid, "%s", card.name.c_str());
-  memcpy(p.bytes + P::kUuid, card.uuid_bytes, sizeof card.uuid_bytes);
-  put(p, P::kTotalMemory, card.total);
+  snprintf(p.bytes, P::kUuid, "%s", gpu.name.c_str());
+  memcpy(p.bytes + P::kUuid, gpu.uuid_bytes, sizeof gpu.uuid_bytes);
+  put(p, P::kTotalMemory, gpu.total);
   put(p, P::kSharedPerBlock, size_t{48} << 10);
   put(p, P::kSharedOptin, size_t{227} << 10);
   put(p, P::kSharedPerProcessor, size_t{228} << 10);
@@ -40,7 +40,7 @@ void describe(Properties& p, const Card& card) {
   memcpy(p.bytes + P::kGridSize, grid, sizeof grid);
   put(p, P::kMajor, 9);
   put(p, P::kProcessors, 8);
-  put(p, P::kPciBus, card.index + 1);
+  put(p, P::kPciBus, gpu.index + 1);
   put(p, P::kCopyEngines, 3);
   put(p, P::kBusWidth, 512);
   put(p, P::kL2, 4 << 20);
@@ -128,12 +128,12 @@ extern "C" {
 Error cudaGetLastError() {
   const std::lock_guard<std::recursive_mutex> lock(machine_mutex());
   const Error error = std::exchange(last_error(), kSuccess);
-  if (error == kSuccess && is_card(current_card())) return card(current_card()).broken;
+  if (error == kSuccess && is_gpu(current_gpu())) return gpu(current_gpu()).broken;
   return error;
 }
 Error cudaPeekAtLastError() {
   const std::lock_guard<std::recursive_mutex> lock(machine_mutex());
-  if (last_error() == kSuccess && is_card(current_card())) return card(current_card()).broken;
+  if (last_error() == kSuccess && is_gpu(current_gpu())) return gpu(current_gpu()).broken;
   return last_error();
 }
 const char* cudaGetErrorName(Error error) { return name_of(error).name; }
@@ -150,47 +150,47 @@ Error cudaDriverGetVersion(int* version) {
 
 Error cudaGetDeviceCount(int* count) {
   return call("cudaGetDeviceCount", Needs::driver, [&] {
-    *count = static_cast<int>(cards().size());
-    return cards().empty() ? kNoDevice : kSuccess;
+    *count = static_cast<int>(gpus().size());
+    return gpus().empty() ? kNoDevice : kSuccess;
   });
 }
 Error cudaGetDevice(int* index) {
   return call("cudaGetDevice", Needs::choice, [&] {
-    *index = current_card();
+    *index = current_gpu();
     return kSuccess;
   });
 }
 Error cudaSetDevice(int index) {
   return call("cudaSetDevice", Needs::choice, [&] {
-    if (!is_card(index)) return kInvalidDevice;
-    current_card() = index;
+    if (!is_gpu(index)) return kInvalidDevice;
+    current_gpu() = index;
     return kSuccess;
   });
 }
 Error cudaGetDeviceProperties(Properties* properties, int index) {
   return call("cudaGetDeviceProperties", Needs::driver, [&] {
-    if (!is_card(index)) return kInvalidDevice;
-    describe(*properties, card(index));
+    if (!is_gpu(index)) return kInvalidDevice;
+    describe(*properties, gpu(index));
     return kSuccess;
   });
 }
 Error cudaDeviceGetAttribute(int* value, int which, int index) {
   return call("cudaDeviceGetAttribute", Needs::driver, [&] {
-    if (!is_card(index)) return kInvalidDevice;
+    if (!is_gpu(index)) return kInvalidDevice;
     *value = attribute(which);
     return kSuccess;
   });
 }
 Error cudaDeviceGetPCIBusId(char* text, int size, int index) {
   return call("cudaDeviceGetPCIBusId", Needs::driver, [&] {
-    if (!is_card(index)) return kInvalidDevice;
+    if (!is_gpu(index)) return kInvalidDevice;
     snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0",
-             static_cast<unsigned>(card(index).uuid_bytes[0]));
+             static_cast<unsigned>(gpu(index).uuid_bytes[0]));
     return kSuccess;
   });
 }
 Error cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return call("cudaDeviceGetStreamPriorityRange", Needs::card, [&] {
+  return call("cudaDeviceGetStreamPriorityRange", Needs::gpu, [&] {
     if (least != nullptr) *least = 0;
     if (greatest != nullptr) *greatest = -5;
     return kSuccess;
@@ -198,24 +198,24 @@ Error cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 Error cudaDeviceCanAccessPeer(int* can, int index, int peer) {
   return call("cudaDeviceCanAccessPeer", Needs::driver, [&] {
-    if (!is_card(index) || !is_card(peer)) return kInvalidDevice;
+    if (!is_gpu(index) || !is_gpu(peer)) return kInvalidDevice;
     *can = index != peer && settings().peers ? 1 : 0;
     return kSuccess;
   });
 }
 Error cudaDeviceEnablePeerAccess(int peer, unsigned) {
-  return call("cudaDeviceEnablePeerAccess", Needs::card, [&] {
-    if (!is_card(peer) || peer == current_card() || !settings().peers) return kInvalidDevice;
-    std::vector<bool>& peers = card(current_card()).peers;
+  return call("cudaDeviceEnablePeerAccess", Needs::gpu, [&] {
+    if (!is_gpu(peer) || peer == current_gpu() || !settings().peers) return kInvalidDevice;
+    std::vector<bool>& peers = gpu(current_gpu()).peers;
     if (peers[static_cast<size_t>(peer)]) return kPeerAlreadyEnabled;
     peers[static_cast<size_t>(peer)] = true;
     return kSuccess;
   });
 }
 Error cudaDeviceSynchronize() {
-  return call("cudaDeviceSynchronize", Needs::card, [&] {
-    run_card(current_card());
-    return card(current_card()).broken;
+  return call("cudaDeviceSynchronize", Needs::gpu, [&] {
+    run_gpu(current_gpu());
+    return gpu(current_gpu()).broken;
   });
 }
 

@@ -25,13 +25,13 @@ struct Configuration {
 thread_local std::vector<Configuration> configurations;
 
 Error launch(const void* function, StreamHandle handle) {
-  return call("cudaLaunchKernel", Needs::card, [&] {
+  return call("cudaLaunchKernel", Needs::gpu, [&] {
     Stream* stream = stream_of(handle);
     if (stream == nullptr) return kInvalidHandle;
     const auto found = names().find(function);
     const char* name = found == names().end() ? "?" : found->second;
     if (strstr(name, "spin_kernel") == nullptr) {
-      say("no card runs the kernel %s here", name);
+      say("no GPU runs the kernel %s here", name);
       return kNotSupported;
     }
     enqueue(*stream, [] {});

@@ -12,7 +12,7 @@ Error with_stream(const char* name, StreamHandle handle, Body&& body) {
   return call(name, Needs::driver, [&] {
     Stream* stream = stream_of(handle);
     if (stream == nullptr) return kInvalidHandle;
-    if (Error broken = card(stream->card).broken) return broken;
+    if (Error broken = gpu(stream->gpu).broken) return broken;
     return body(*stream);
   });
 }
@@ -25,17 +25,17 @@ Error with_event(const char* name, EventHandle handle, Body&& body) {
       violation("%s of an event that is none (any more)", name);
       return kInvalidHandle;
     }
-    if (Error broken = card(event->card).broken) return broken;
+    if (Error broken = gpu(event->gpu).broken) return broken;
     return body(*event);
   });
 }
 
-Error broken_now(int index) { return card(index).broken; }
+Error broken_now(int index) { return gpu(index).broken; }
 
 Error record_on(const char* name, EventHandle event_handle, StreamHandle stream_handle) {
   return with_event(name, event_handle, [&](Event& event) {
     Stream* stream = stream_of(stream_handle);
-    if (stream == nullptr || stream->card != event.card) return kInvalidHandle;
+    if (stream == nullptr || stream->gpu != event.gpu) return kInvalidHandle;
     record(event, *stream);
     return kSuccess;
   });
@@ -46,8 +46,8 @@ Error record_on(const char* name, EventHandle event_handle, StreamHandle stream_
 extern "C" {
 
 Error cudaStreamCreateWithPriority(StreamHandle* stream, unsigned flags, int priority) {
-  return call("cudaStreamCreateWithPriority", Needs::card, [&] {
-    *stream = new_stream(current_card(), flags, priority);
+  return call("cudaStreamCreateWithPriority", Needs::gpu, [&] {
+    *stream = new_stream(current_gpu(), flags, priority);
     return kSuccess;
   });
 }
@@ -69,21 +69,21 @@ Error cudaStreamSynchronize(StreamHandle handle) {
     if (stream.capture != nullptr) return kCaptureUnsupported;
     join_default(stream);
     run_stream(stream);
-    return broken_now(stream.card);
+    return broken_now(stream.gpu);
   });
 }
 Error cudaStreamQuery(StreamHandle handle) {
   return with_stream("cudaStreamQuery", handle, [&](Stream& stream) {
     if (stream.capture != nullptr) return kCaptureUnsupported;
     if (!is_through(stream)) return kNotReady;
-    return broken_now(stream.card);
+    return broken_now(stream.gpu);
   });
 }
 Error cudaStreamWaitEvent(StreamHandle handle, EventHandle event_handle, unsigned) {
   return with_stream("cudaStreamWaitEvent", handle, [&](Stream& stream) {
     Event* event = event_of(event_handle);
     if (event == nullptr) return kInvalidHandle;
-    if (Error broken = card(event->card).broken) return broken;
+    if (Error broken = gpu(event->gpu).broken) return broken;
     wait_for(stream, *event);
     return kSuccess;
   });
@@ -102,8 +102,8 @@ Error cudaStreamAddCallback(StreamHandle handle, StreamCallback function, void* 
 }
 
 Error cudaEventCreateWithFlags(EventHandle* event, unsigned flags) {
-  return call("cudaEventCreateWithFlags", Needs::card, [&] {
-    *event = new_event(current_card(), flags);
+  return call("cudaEventCreateWithFlags", Needs::gpu, [&] {
+    *event = new_event(current_gpu(), flags);
     return kSuccess;
   });
 }
@@ -125,13 +125,13 @@ Error cudaEventRecord(EventHandle event, StreamHandle stream) {
 Error cudaEventQuery(EventHandle handle) {
   return with_event("cudaEventQuery", handle, [&](Event& event) {
     if (!is_through(event)) return kNotReady;
-    return broken_now(event.card);
+    return broken_now(event.gpu);
   });
 }
 Error cudaEventSynchronize(EventHandle handle) {
   return with_event("cudaEventSynchronize", handle, [&](Event& event) {
     run_event(event);
-    return broken_now(event.card);
+    return broken_now(event.gpu);
   });
 }
 Error cudaEventElapsedTime(float* milliseconds, EventHandle begin_handle, EventHandle end_handle) {
@@ -148,7 +148,7 @@ Error cudaEventElapsedTime(float* milliseconds, EventHandle begin_handle, EventH
 
 Error cudaStreamBeginCapture(StreamHandle handle, int) {
   return with_stream("cudaStreamBeginCapture", handle, [&](Stream& stream) {
-    if (stream.capture != nullptr || &stream == default_stream(stream.card)) return kCaptureUnsupported;
+    if (stream.capture != nullptr || &stream == default_stream(stream.gpu)) return kCaptureUnsupported;
     begin_capture(stream);
     return kSuccess;
   });
@@ -183,7 +183,7 @@ Error cudaGraphGetNodes(GraphHandle graph, void*, size_t* count) {
   });
 }
 Error cudaGraphInstantiateWithFlags(GraphHandle* executable, GraphHandle graph, unsigned long long) {
-  return call("cudaGraphInstantiateWithFlags", Needs::card, [&] {
+  return call("cudaGraphInstantiateWithFlags", Needs::gpu, [&] {
     *executable = graph;
     return kSuccess;
   });

@@ -44,7 +44,7 @@ Error ordered(const char* name, bool by_name_alone) {
     const Order due = order;
     state().orders.erase(state().orders.begin() + static_cast<long>(i));
     state().failed = name;
-    if (due.effect != Effect::once && is_card(current_card())) break_card(current_card(), due.error);
+    if (due.effect != Effect::once && is_gpu(current_gpu())) break_gpu(current_gpu(), due.error);
     return due.error;
   }
   return kSuccess;
@@ -67,7 +67,7 @@ Error& last_error() {
 }
 
 Error begin_call(const char* name, Needs needs) {
-  if (tracing()) say("%s (card %d)", name, current_card());
+  if (tracing()) say("%s (GPU %d)", name, current_gpu());
   if (needs == Needs::nothing) return kSuccess;
   if (state().started_in == 0) start();
   if (state().started_in != getpid()) {
@@ -75,15 +75,15 @@ Error begin_call(const char* name, Needs needs) {
     return kInitialization;
   }
   if (state().over) {
-    if (needs == Needs::card) violation("%s after the runtime has gone", name);
+    if (needs == Needs::gpu) violation("%s after the runtime has gone", name);
     return kUnloading;
   }
   if (settings().driver < kVersion) return kInsufficientDriver;
   if (needs != Needs::choice) ++state().calls;
   if (Error error = ordered(name, needs == Needs::choice)) return error;
-  if (needs != Needs::card) return kSuccess;
-  if (!is_card(current_card())) return cards().empty() ? kNoDevice : kInvalidDevice;
-  return card(current_card()).broken;
+  if (needs != Needs::gpu) return kSuccess;
+  if (!is_gpu(current_gpu())) return gpus().empty() ? kNoDevice : kInvalidDevice;
+  return gpu(current_gpu()).broken;
 }
 
 }  // namespace fake_cuda

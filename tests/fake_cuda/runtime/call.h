@@ -17,7 +17,7 @@ enum class Needs {
   // GPU.
   choice,
   driver,  // A call on the process: fails by order alone.
-  card,    // A call on the calling thread's GPU: fails by order, and while the GPU is broken.
+  gpu,     // A call on the calling thread's GPU: fails by order, and while the GPU is broken.
 };
 
 // Effect of an ordered failure on the GPU.

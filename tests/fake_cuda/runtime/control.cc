@@ -50,24 +50,24 @@ long fake_cuda_calls() {
 }
 void fake_cuda_break(int index, int error) {
   const Lock lock(machine_mutex());
-  break_card(index, error);
+  break_gpu(index, error);
 }
 void fake_cuda_repair(int index) {
   const Lock lock(machine_mutex());
-  repair_card(index);
+  repair_gpu(index);
 }
 int fake_cuda_broken(int index) {
   const Lock lock(machine_mutex());
-  return card(index).broken;
+  return gpu(index).broken;
 }
 
 void fake_cuda_set_others(int index, size_t bytes) {
   const Lock lock(machine_mutex());
-  card(index).others = bytes;
+  gpu(index).others = bytes;
 }
 size_t fake_cuda_used(int index) {
   const Lock lock(machine_mutex());
-  return card(index).used;
+  return gpu(index).used;
 }
 size_t fake_cuda_locked_bytes() {
   const Lock lock(machine_mutex());
@@ -91,14 +91,14 @@ int fake_cuda_launch(void* handle, void (*run)(void*), void* data, void (*forget
   return call("cudaLaunchKernel", Needs::driver, [&] {
     Stream* stream = stream_of(handle);
     if (stream == nullptr) return kInvalidHandle;
-    if (Error broken = card(stream->card).broken) return broken;
+    if (Error broken = gpu(stream->gpu).broken) return broken;
     enqueue(*stream, [kept, run] { run(kept.get()); });
     return kSuccess;
   });
 }
 char* fake_cuda_open(const void* data, size_t size) {
   const Lock lock(machine_mutex());
-  return bytes_of(data, size, running_card(), "a kernel");
+  return bytes_of(data, size, running_gpu(), "a kernel");
 }
 
 }  // extern "C"

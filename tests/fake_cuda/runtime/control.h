@@ -18,12 +18,12 @@ long fake_cuda_failures_left();
 const char* fake_cuda_failed_call();  // Name of the failed call; "" if none failed.
 void fake_cuda_forget_failed_call();
 long fake_cuda_calls();
-void fake_cuda_break(int card, int error);
-void fake_cuda_repair(int card);
-int fake_cuda_broken(int card);
+void fake_cuda_break(int gpu, int error);
+void fake_cuda_repair(int gpu);
+int fake_cuda_broken(int gpu);
 
-void fake_cuda_set_others(int card, size_t bytes);
-size_t fake_cuda_used(int card);
+void fake_cuda_set_others(int gpu, size_t bytes);
+size_t fake_cuda_used(int gpu);
 size_t fake_cuda_locked_bytes();
 size_t fake_cuda_pending();
 void fake_cuda_run();                              // Runs all pending work.

@@ -12,7 +12,7 @@
 namespace fake_cuda {
 namespace {
 
-constexpr int kAnyCard = -1;  // the driver reaches every GPU's memory
+constexpr int kAnyGpu = -1;  // the driver reaches every GPU's memory
 
 struct End {
   explicit End(const void* at) : data(at), device(is_device_address(at)), locked(!device && is_locked(at)) {}
@@ -22,13 +22,13 @@ struct End {
 };
 
 bool is_there(const End& end, size_t size) {
-  return !end.device || bytes_of(end.data, size, kAnyCard, "a copy") != nullptr;
+  return !end.device || bytes_of(end.data, size, kAnyGpu, "a copy") != nullptr;
 }
 
 // The GPU whose memory is gone by now answers for it.
 bool works(const End& end) {
-  const int index = end.device ? card_of(end.data) : -1;
-  return !is_card(index) || card(index).broken == kSuccess;
+  const int index = end.device ? gpu_of(end.data) : -1;
+  return !is_gpu(index) || gpu(index).broken == kSuccess;
 }
 
 }  // namespace
@@ -43,10 +43,10 @@ Error copy(void* to, const void* from, size_t size, Stream& stream, bool wait) {
       return kInvalidValue;
     }
     if (!is_there(end, size)) {
-      card(stream.card).broken = kIllegalAddress;
+      gpu(stream.gpu).broken = kIllegalAddress;
       return kIllegalAddress;
     }
-    if (!works(end)) return card(card_of(end.data)).broken;
+    if (!works(end)) return gpu(gpu_of(end.data)).broken;
   }
   const bool pageable_target = !target.device && !target.locked;
   if (pageable_target || (!target.device && !source.device)) wait = true;
@@ -66,15 +66,15 @@ Error copy(void* to, const void* from, size_t size, Stream& stream, bool wait) {
       stream,
       [=] {
         char* there =
-            target.device ? bytes_of(to, size, kAnyCard, "a copy that runs now") : static_cast<char*>(to);
+            target.device ? bytes_of(to, size, kAnyGpu, "a copy that runs now") : static_cast<char*>(to);
         const char* here = staged          ? staged->data()
-                           : source.device ? bytes_of(from, size, kAnyCard, "a copy that runs now")
+                           : source.device ? bytes_of(from, size, kAnyGpu, "a copy that runs now")
                                            : static_cast<const char*>(from);
         if (there != nullptr && here != nullptr) memmove(there, here, size);
       },
       host);
   if (wait) run_stream(stream);
-  return card(stream.card).broken;
+  return gpu(stream.gpu).broken;
 }
 
 Error fill(void* data, int value, size_t size, Stream& stream) {
@@ -83,8 +83,8 @@ Error fill(void* data, int value, size_t size, Stream& stream) {
     memset(data, value, size);
     return kSuccess;
   }
-  if (bytes_of(data, size, stream.card, "a fill") == nullptr) return kIllegalAddress;
-  enqueue(stream, [=, index = stream.card] {
+  if (bytes_of(data, size, stream.gpu, "a fill") == nullptr) return kIllegalAddress;
+  enqueue(stream, [=, index = stream.gpu] {
     if (char* at = bytes_of(data, size, index, "a fill that runs now")) memset(at, value, size);
   });
   return kSuccess;

@@ -17,14 +17,14 @@ extern "C" {
 const char* cudaGetErrorString(Error error);
 Error cudaDeviceGetAttribute(int* value, int which, int index);
 
-Error cuInit(unsigned) { return settings().cards == 0 ? kNoDevice : kSuccess; }
+Error cuInit(unsigned) { return settings().gpus == 0 ? kNoDevice : kSuccess; }
 Error cuDriverGetVersion(int* version) {
   *version = settings().driver;
   return kSuccess;
 }
 Error cuDeviceGet(int* device, int index) {
   *device = index;
-  return is_card(index) ? kSuccess : kInvalidDevice;
+  return is_gpu(index) ? kSuccess : kInvalidDevice;
 }
 Error cuDeviceGetAttribute(int* value, int which, int index) {
   return cudaDeviceGetAttribute(value, which, index);
@@ -65,8 +65,8 @@ Error cuMemCreate(unsigned long long* handle, size_t size, const AllocationProp*
   return driver_call("cuMemCreate", Needs::driver, [&] {
     run_some();
     if (prop->location_type != kLocationDevice) return kNotSupported;
-    if (!is_card(prop->location_id)) return kInvalidDevice;
-    if (Error broken = card(prop->location_id).broken) return broken;
+    if (!is_gpu(prop->location_id)) return kInvalidDevice;
+    if (Error broken = gpu(prop->location_id).broken) return broken;
     uint64_t made = 0;
     const Error error = create_physical(prop->location_id, size, &made);
     *handle = made;
@@ -93,7 +93,7 @@ Error cuMemUnmap(unsigned long long at, size_t size) {
 Error cuPointerGetAttribute(void* value, int which, unsigned long long data) {
   return driver_call("cuPointerGetAttribute", Needs::driver, [&] {
     if (which != kPointerDeviceOrdinal && which != kPointerDevicePointer) return kNotSupported;
-    const int owner = card_of(reinterpret_cast<const void*>(data));
+    const int owner = gpu_of(reinterpret_cast<const void*>(data));
     if (owner < 0) return kInvalidValue;
     if (which == kPointerDevicePointer)
       memcpy(value, &data, sizeof data);

@@ -13,27 +13,27 @@
 namespace fake_cuda {
 namespace {
 
-std::vector<Card> all_cards() {
-  std::vector<Card> all;
-  for (int i = 0; i < settings().cards; ++i) {
-    Card card;
-    card.total = settings().memory;
-    card.others = settings().others;
-    card.name = settings().mig ? "Fake CUDA card MIG 1g.1gb" : "Fake CUDA card";
-    card.uuid_bytes[0] = static_cast<unsigned char>(0xA0 + i);
+std::vector<Gpu> all_gpus() {
+  std::vector<Gpu> all;
+  for (int i = 0; i < settings().gpus; ++i) {
+    Gpu gpu;
+    gpu.total = settings().memory;
+    gpu.others = settings().others;
+    gpu.name = settings().mig ? "Fake CUDA GPU MIG 1g.1gb" : "Fake CUDA GPU";
+    gpu.uuid_bytes[0] = static_cast<unsigned char>(0xA0 + i);
     char text[64];
     snprintf(text, sizeof text, "%s-%02x000000-0000-0000-0000-000000000000", settings().mig ? "MIG" : "GPU",
-             card.uuid_bytes[0]);
-    card.uuid = text;
-    all.push_back(std::move(card));
+             gpu.uuid_bytes[0]);
+    gpu.uuid = text;
+    all.push_back(std::move(gpu));
   }
   return all;
 }
 
 // As the driver reads it: up to the first name that is none; a GPU named twice leaves nothing.
-std::vector<Card> visible_cards() {
-  std::vector<Card> all = all_cards();
-  std::vector<Card> seen;
+std::vector<Gpu> visible_gpus() {
+  std::vector<Gpu> all = all_gpus();
+  std::vector<Gpu> seen;
   std::vector<bool> taken(all.size(), false);
   if (!settings().has_visible) seen = all;
   std::istringstream list(settings().has_visible ? settings().visible : "");
@@ -68,28 +68,28 @@ std::recursive_mutex& machine_mutex() {
   return it;
 }
 
-std::vector<Card>& cards() {
-  static auto& it = *new std::vector<Card>(visible_cards());
+std::vector<Gpu>& gpus() {
+  static auto& it = *new std::vector<Gpu>(visible_gpus());
   return it;
 }
 
-bool is_card(int index) { return index >= 0 && static_cast<size_t>(index) < cards().size(); }
-Card& card(int index) { return cards()[static_cast<size_t>(index)]; }
+bool is_gpu(int index) { return index >= 0 && static_cast<size_t>(index) < gpus().size(); }
+Gpu& gpu(int index) { return gpus()[static_cast<size_t>(index)]; }
 
-int& current_card() {
+int& current_gpu() {
   thread_local int it = 0;
   return it;
 }
 
-void break_card(int index, Error error) {
-  for (const Card& other : cards()) {
-    if (other.index != index && other.broken == kSuccess) run_card(other.index);
+void break_gpu(int index, Error error) {
+  for (const Gpu& other : gpus()) {
+    if (other.index != index && other.broken == kSuccess) run_gpu(other.index);
   }
-  card(index).broken = error;
+  gpu(index).broken = error;
   drop_work(index);
-  poison_card(index);
+  poison_gpu(index);
 }
 
-void repair_card(int index) { card(index).broken = kSuccess; }
+void repair_gpu(int index) { gpu(index).broken = kSuccess; }
 
 }  // namespace fake_cuda

@@ -16,7 +16,7 @@ namespace fake_cuda {
 
 std::recursive_mutex& machine_mutex();
 
-struct Card {
+struct Gpu {
   int index = 0;  // Ordinal as this process sees it.
   std::string name;
   std::string uuid;  // "GPU-..." or "MIG-..."
@@ -30,15 +30,15 @@ struct Card {
   size_t left() const { return used + others > total ? 0 : total - used - others; }
 };
 
-std::vector<Card>& cards();  // The visible GPUs.
-bool is_card(int index);
-Card& card(int index);
-int& current_card();  // Ordinal that the calling thread has chosen.
+std::vector<Gpu>& gpus();  // The visible GPUs.
+bool is_gpu(int index);
+Gpu& gpu(int index);
+int& current_gpu();  // Ordinal that the calling thread has chosen.
 
 // From now on every call for the GPU answers `error`. Drops the GPU's work and poisons its memory. Work
 // already given to other GPUs completes.
-void break_card(int index, Error error);
+void break_gpu(int index, Error error);
 // The fake's own: a GPU that works again, empty-handed. No real one does that without a new process.
-void repair_card(int index);
+void repair_gpu(int index);
 
 }  // namespace fake_cuda

@@ -20,7 +20,7 @@ constexpr size_t kWindow = size_t{1} << 40;
 char* map_nothing(size_t size) {
   void* data = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
-    say("no address space for the cards");
+    say("no address space for the GPUs");
     abort();
   }
   return static_cast<char*>(data);
@@ -28,12 +28,12 @@ char* map_nothing(size_t size) {
 
 struct Mapping {
   size_t size;
-  int card;
+  int gpu;
   uint64_t handle;  // 0: of cudaMalloc
 };
 struct Physical {
   size_t size;
-  int card;
+  int gpu;
   int users;
 };
 
@@ -54,7 +54,7 @@ char* shadow(uintptr_t at) { return memory().bytes + (at - reinterpret_cast<uint
 
 void commit(uintptr_t at, size_t size) {
   if (mprotect(shadow(at), size, PROT_READ | PROT_WRITE) != 0) {
-    say("the host has no memory for a card's");
+    say("the host has no memory for a GPU's");
     abort();
   }
   memset(shadow(at), kPoison, size);
@@ -73,7 +73,7 @@ Found find(uintptr_t at) {
 }
 
 Error take(int index, size_t size) {
-  Card& from = card(index);
+  Gpu& from = gpu(index);
   if (size > from.left()) return kOutOfMemory;
   from.used += size;
   return kSuccess;
@@ -122,15 +122,15 @@ Error release(void* data) {
     return kInvalidValue;
   }
   const Mapping mapping = found->second;
-  run_card(mapping.card);  // the real one waits, too
-  card(mapping.card).used -= mapping.size;
+  run_gpu(mapping.gpu);  // the real one waits, too
+  gpu(mapping.gpu).used -= mapping.size;
   uncommit(reinterpret_cast<uintptr_t>(data), mapping.size);
   memory().mapped.erase(reinterpret_cast<uintptr_t>(data));
   return kSuccess;
 }
 
 Error create_physical(int index, size_t size, uint64_t* handle) {
-  if (!is_card(index) || size == 0 || size % kPage != 0) return kInvalidValue;
+  if (!is_gpu(index) || size == 0 || size % kPage != 0) return kInvalidValue;
   if (Error error = take(index, size)) return error;
   *handle = memory().next_handle++;
   memory().physical[*handle] = {size, index, 1};
@@ -144,7 +144,7 @@ Error release_physical(uint64_t handle) {
     return kInvalidValue;
   }
   if (--found->second.users == 0) {
-    card(found->second.card).used -= found->second.size;
+    gpu(found->second.gpu).used -= found->second.size;
     memory().physical.erase(found);
   }
   return kSuccess;
@@ -157,7 +157,7 @@ Error map_physical(uintptr_t at, size_t size, uint64_t handle) {
   }
   ++found->second.users;
   commit(at, size);
-  memory().mapped[at] = {size, found->second.card, handle};
+  memory().mapped[at] = {size, found->second.gpu, handle};
   return kSuccess;
 }
 
@@ -174,9 +174,9 @@ Error unmap_physical(uintptr_t at, size_t size) {
   return kSuccess;
 }
 
-int card_of(const void* data) {
+int gpu_of(const void* data) {
   const auto found = find(reinterpret_cast<uintptr_t>(data));
-  return found == memory().mapped.end() ? -1 : found->second.card;
+  return found == memory().mapped.end() ? -1 : found->second.gpu;
 }
 
 char* bytes_of(const void* data, size_t size, int index, const char* what) {
@@ -185,13 +185,13 @@ char* bytes_of(const void* data, size_t size, int index, const char* what) {
     const auto found = find(at);
     if (found == memory().mapped.end()) {
       violation("%s touches %p + %zu, where no device memory is (any more)", what, data, size);
-      if (is_card(index)) card(index).broken = kIllegalAddress;
+      if (is_gpu(index)) gpu(index).broken = kIllegalAddress;
       return nullptr;
     }
-    const int there = found->second.card;
-    if (is_card(index) && !card(index).peers[static_cast<size_t>(there)]) {
-      violation("%s of card %d touches memory of card %d, which it does not reach", what, index, there);
-      card(index).broken = kIllegalAddress;
+    const int there = found->second.gpu;
+    if (is_gpu(index) && !gpu(index).peers[static_cast<size_t>(there)]) {
+      violation("%s of GPU %d touches memory of GPU %d, which it does not reach", what, index, there);
+      gpu(index).broken = kIllegalAddress;
       return nullptr;
     }
     at = found->first + found->second.size;
@@ -199,9 +199,9 @@ char* bytes_of(const void* data, size_t size, int index, const char* what) {
   return shadow(begin);
 }
 
-void poison_card(int index) {
+void poison_gpu(int index) {
   for (const auto& [at, mapping] : memory().mapped) {
-    if (mapping.card == index) memset(shadow(at), kPoison, mapping.size);
+    if (mapping.gpu == index) memset(shadow(at), kPoison, mapping.size);
   }
 }
 

@@ -18,21 +18,21 @@ inline size_t round_to_page(size_t size) { return (size + kPage - 1) & ~(kPage -
 bool is_device_address(const void* data);
 
 // cudaMalloc and cudaFree.
-Error allocate(int card, size_t size, void** data);
+Error allocate(int gpu, size_t size, void** data);
 Error release(void* data);
 
 // Virtual memory: addresses, physical memory, and one over the other.
 uintptr_t reserve_addresses(size_t size);
-Error create_physical(int card, size_t size, uint64_t* handle);
+Error create_physical(int gpu, size_t size, uint64_t* handle);
 Error release_physical(uint64_t handle);
 Error map_physical(uintptr_t at, size_t size, uint64_t handle);
 Error unmap_physical(uintptr_t at, size_t size);
 
 // The GPU whose memory is there; -1 if none is.
-int card_of(const void* data);
-// Where the bytes of a range are. Null, a violation and the GPU broken, if not all of it is there. `card`:
+int gpu_of(const void* data);
+// Where the bytes of a range are. Null, a violation and the GPU broken, if not all of it is there. `gpu`:
 // whose kernel or copy this is (-1: a copy by the driver, which reaches everything).
-char* bytes_of(const void* data, size_t size, int card, const char* what);
-void poison_card(int card);
+char* bytes_of(const void* data, size_t size, int gpu, const char* what);
+void poison_gpu(int gpu);
 
 }  // namespace fake_cuda

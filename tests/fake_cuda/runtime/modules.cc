@@ -15,11 +15,11 @@ namespace {
 constexpr int kMaxThreadsPerBlock = 0;  // Attribute of a function.
 
 struct Module {
-  int card;
+  int gpu;
 };
 struct Function {
   std::string name;
-  int card;
+  int gpu;
 };
 struct DriverLaunch {  // CUlaunchConfig, as far as it is read
   unsigned grid[3], block[3], shared;
@@ -27,23 +27,22 @@ struct DriverLaunch {  // CUlaunchConfig, as far as it is read
 };
 
 Error load(void** module) {
-  return call("cuModuleLoadData", Needs::card, [&] {
-    *module = new Module{current_card()};  // Lives as long as the process.
+  return call("cuModuleLoadData", Needs::gpu, [&] {
+    *module = new Module{current_gpu()};  // Lives as long as the process.
     return kSuccess;
   });
 }
 
 Error launch(const Function* function, StreamHandle handle) {
-  return call("cuLaunchKernel", Needs::card, [&] {
+  return call("cuLaunchKernel", Needs::gpu, [&] {
     Stream* stream = stream_of(handle);
     if (stream == nullptr) return kInvalidHandle;
-    if (function->card != stream->card || stream->card != current_card()) {
-      violation(
-          "%s was loaded at card %d and is launched at card %d's stream, where card %d is the current one",
-          function->name.c_str(), function->card, stream->card, current_card());
+    if (function->gpu != stream->gpu || stream->gpu != current_gpu()) {
+      violation("%s was loaded at GPU %d and is launched at GPU %d's stream, where GPU %d is the current one",
+                function->name.c_str(), function->gpu, stream->gpu, current_gpu());
       return kInvalidHandle;
     }
-    say("no card runs %s here, launched at card %d", function->name.c_str(), stream->card);
+    say("no GPU runs %s here, launched at GPU %d", function->name.c_str(), stream->gpu);
     enqueue(*stream, [] {});
     return kSuccess;
   });
@@ -58,7 +57,7 @@ Error cuModuleLoadData(void** module, const void*) { return load(module); }
 Error cuModuleLoadDataEx(void** module, const void*, unsigned, void*, void*) { return load(module); }
 Error cuModuleUnload(void*) { return kSuccess; }
 Error cuModuleGetFunction(void** function, const Module* module, const char* name) {
-  *function = new Function{name, module->card};
+  *function = new Function{name, module->gpu};
   return kSuccess;
 }
 Error cuFuncGetAttribute(int* value, int which, const Function*) {
@@ -76,7 +75,7 @@ Error cuCtxSetLimit(int, size_t) { return kSuccess; }
 Error cuTensorMapEncodeTiled(void* map, int, unsigned, const void* data, const uint64_t*, const uint64_t*,
                              const unsigned*, const unsigned*, int, int, int, int) {
   return call("cuTensorMapEncodeTiled", Needs::nothing, [&] {
-    if (card_of(data) < 0) return kInvalidValue;
+    if (gpu_of(data) < 0) return kInvalidValue;
     memset(map, 0, 128);
     return kSuccess;
   });

@@ -21,7 +21,7 @@ std::string word(const char* name, const char* fallback) {
 
 const Settings& settings() {
   static const auto& it = *new Settings{
-      .cards = static_cast<int>(number("FAKE_CUDA_CARDS", 1)),
+      .gpus = static_cast<int>(number("FAKE_CUDA_GPUS", 1)),
       .memory = number("FAKE_CUDA_MEMORY", size_t{1} << 30),
       .others = number("FAKE_CUDA_OTHERS", 0),
       .mode = word("FAKE_CUDA_MODE", "late"),

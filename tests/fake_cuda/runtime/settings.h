@@ -1,6 +1,6 @@
 // Settings of the fake machine from the environment, read once.
 //
-//   FAKE_CUDA_CARDS=1             number of GPUs
+//   FAKE_CUDA_GPUS=1              number of GPUs
 //   FAKE_CUDA_MEMORY=1073741824   bytes of each
 //   FAKE_CUDA_OTHERS=0            bytes of each that "other processes" hold
 //   FAKE_CUDA_MODE=late           late, early or random:SEED: when work without a waiter runs
@@ -20,7 +20,7 @@
 namespace fake_cuda {
 
 struct Settings {
-  int cards;
+  int gpus;
   size_t memory;
   size_t others;
   std::string mode;

@@ -45,11 +45,11 @@ void run_until(Stream& stream, uint64_t position) {
   while (stream.done < position && !stream.queue.empty()) {
     Work work = std::move(stream.queue.front());
     stream.queue.pop_front();
-    const int before = std::exchange(now_running, stream.card);
+    const int before = std::exchange(now_running, stream.gpu);
     work.run();  // May run other streams, never this one: the work waits only for earlier work.
     now_running = before;
     ++stream.done;
-    if (card(stream.card).broken != kSuccess) drop_work(stream.card);
+    if (gpu(stream.gpu).broken != kSuccess) drop_work(stream.gpu);
   }
 }
 
@@ -67,7 +67,7 @@ void set_mode(Mode mode, unsigned seed) {
 
 Stream* new_stream(int index, unsigned flags, int priority) {
   auto made = std::make_unique<Stream>();
-  made->card = index;
+  made->gpu = index;
   made->flags = flags;
   made->priority = priority;
   Stream* stream = made.get();
@@ -87,13 +87,13 @@ Stream* default_stream(int index) {
 Stream* stream_of(StreamHandle handle) {
   constexpr uintptr_t kLegacy = 1, kPerThread = 2;
   const auto value = reinterpret_cast<uintptr_t>(handle);
-  if (value == 0 || value == kLegacy || value == kPerThread) return default_stream(current_card());
+  if (value == 0 || value == kLegacy || value == kPerThread) return default_stream(current_gpu());
   return schedule().handles.count(handle) == 0 ? nullptr : static_cast<Stream*>(handle);
 }
 
 Event* new_event(int index, unsigned flags) {
   auto* event = new Event;
-  event->card = index;
+  event->gpu = index;
   event->flags = flags;
   schedule().events.insert(event);
   return event;
@@ -121,13 +121,13 @@ void enqueue(Stream& stream, std::function<void()> run, HostRange host) {
 }
 
 void join_default(Stream& stream) {
-  Stream* base = default_stream(stream.card);
+  Stream* base = default_stream(stream.gpu);
   if (&stream != base) {
     if ((stream.flags & kNonBlocking) == 0) wait_until(stream, *base, base->end());
     return;
   }
   for (const auto& other : schedule().streams) {
-    if (other->card == stream.card && (other->flags & kNonBlocking) == 0)
+    if (other->gpu == stream.gpu && (other->flags & kNonBlocking) == 0)
       wait_until(stream, *other, other->end());
   }
 }
@@ -172,15 +172,15 @@ void run_event(const Event& event) {
   if (event.stream != nullptr) run_until(*event.stream, event.position);
 }
 
-void run_card(int index) {
+void run_gpu(int index) {
   for (size_t i = 0; i < schedule().streams.size(); ++i) {
     Stream& stream = *schedule().streams[i];
-    if (stream.card == index) run_stream(stream);
+    if (stream.gpu == index) run_stream(stream);
   }
 }
 
 void run_all() {
-  for (const Card& each : cards()) run_card(each.index);
+  for (const Gpu& each : gpus()) run_gpu(each.index);
 }
 
 void run_some() {
@@ -197,7 +197,7 @@ void run_some() {
 
 void drop_work(int index) {
   for (const auto& stream : schedule().streams) {
-    if (stream->card != index) continue;
+    if (stream->gpu != index) continue;
     stream->done += stream->queue.size();
     stream->queue.clear();
     stream->capture = nullptr;
@@ -221,7 +221,7 @@ size_t pending_work() {
   return all;
 }
 
-int running_card() { return now_running; }
+int running_gpu() { return now_running; }
 
 Graph* begin_capture(Stream& stream) {
   // Kept for good: a graph may be launched again and again.

@@ -33,7 +33,7 @@ struct Graph {
 };
 
 struct Stream {
-  int card = 0;
+  int gpu = 0;
   unsigned flags = 0;
   int priority = 0;
   std::deque<Work> queue;
@@ -44,7 +44,7 @@ struct Stream {
 };
 
 struct Event {
-  int card = 0;
+  int gpu = 0;
   unsigned flags = 0;
   Stream* stream = nullptr;  // null: nothing was recorded yet
   uint64_t position = 0;
@@ -55,12 +55,12 @@ struct Event {
 enum class Mode { late, early, random };
 void set_mode(Mode mode, unsigned seed);
 
-Stream* new_stream(int card, unsigned flags, int priority);
+Stream* new_stream(int gpu, unsigned flags, int priority);
 void forget_stream(Stream* stream);  // The stream's work runs at some later time.
 Stream* stream_of(
     StreamHandle handle);  // the calling thread's GPU's default stream for 0; null if it is none
-Stream* default_stream(int card);
-Event* new_event(int card, unsigned flags);
+Stream* default_stream(int gpu);
+Event* new_event(int gpu, unsigned flags);
 Event* event_of(EventHandle handle);  // null if it is none
 void forget_event(Event* event);
 
@@ -75,16 +75,16 @@ bool is_through(Stream& stream);
 bool is_through(Event& event);
 void run_stream(Stream& stream);
 void run_event(const Event& event);
-void run_card(int card);
+void run_gpu(int gpu);
 void run_all();
 void run_some();  // Runs a little work on any stream, in random mode.
 
-void drop_work(int card);
+void drop_work(int gpu);
 // The first work that has not run and touches the range; null if none does.
 const HostRange* pending_host(const void* data, size_t size);
 size_t pending_work();
 // The GPU whose work runs on the calling thread; -1 outside of any.
-int running_card();
+int running_gpu();
 
 Graph* begin_capture(Stream& stream);
 Graph* end_capture(Stream& stream);

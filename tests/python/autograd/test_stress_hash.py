@@ -63,9 +63,9 @@ def test_pytorch_s_modules_have_the_bits_of_the_cpu(run_python: RunProgram, tmp_
     assert hashed == plain
 
 
-def digests(run_python: RunProgram, folder: Path, device: str) -> dict[str, str]:
+def digests(run_python: RunProgram, directory: Path, device: str) -> dict[str, str]:
     """Digests of each module's result and gradients, if PyTorch's own sample runs on the CPU."""
-    found = folder / f"{device}.json"
+    found = directory / f"{device}.json"
     settings = {
         "PYTORCH_OWN_LOADED": "1" if device == "managed" else "0",
         "PYTORCH_OWN_DEVICE": device,

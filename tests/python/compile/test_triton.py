@@ -34,7 +34,7 @@ class JITFunction(KernelInterface):
 '''
 PROGRAM = """
 import ctypes, sys
-sys.path.insert(0, {folder!r})
+sys.path.insert(0, {directory!r})
 {imports}
 from triton.runtime.jit import JITFunction, TensorDescriptor
 
@@ -82,7 +82,7 @@ def said(run_python: RunProgram, tmp_path: Path, imports: str, device: str, *run
     runtime.mkdir(parents=True)
     (runtime / "jit.py").write_text(LAUNCHER)
     script = tmp_path / "script.py"
-    program = PROGRAM.replace("{folder!r}", repr(str(tmp_path))).replace("{imports}", imports)
+    program = PROGRAM.replace("{directory!r}", repr(str(tmp_path))).replace("{imports}", imports)
     script.write_text(program.replace("DEVICE", repr(device)))
     done = run_python(*run, str(script), nodes="host:1GiB")
     assert done.returncode == 0, done.stderr

@@ -33,13 +33,13 @@ BAD_NODES = {
     "host:1.5GiB": '"host:1.5GiB": size "1.5GiB" is not a whole number, expected a whole number and one of B, KiB, MiB,'
     " GiB, TiB, as in 64MiB",
     "host:1GiB,host:1GiB": '"host:1GiB": host was named before, there is one host memory',
-    "disk:/tmp": '"disk:/tmp" has no size, expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB',
-    "disk:/nowhere:1GiB": '"disk:/nowhere:1GiB": folder "/nowhere": No such file or directory, expected a folder that'
+    "disk:/tmp": '"disk:/tmp" has no size, expected disk:DIRECTORY:SIZE, as in disk:/tmp:8GiB',
+    "disk:/nowhere:1GiB": '"disk:/nowhere:1GiB": directory "/nowhere": No such file or directory, expected a directory that'
     " is there, as in disk:/tmp:8GiB",
     "disk:/proc/version:1GiB": None,
     "auto,sim:1MiB": "auto names the GPUs and host, so sim:0 cannot stand beside it; only a disk can, as in"
     " auto,disk:/tmp:8GiB",
-    "cuda,cuda:0": '"cuda:0": cuda means all cards, so no card can be named beside it',
+    "cuda,cuda:0": '"cuda:0": cuda means all GPUs, so no GPU can be named beside it',
     "host:1GiB,,": None,
     "sim:1x64MiB;host": '"sim:1x64MiB;host": commas separate nodes, as in "sim:1x64MiB,host"',
     "disk:/proc:1GiB": None,
@@ -85,8 +85,8 @@ BAD_ENVIRONMENT = [
     ("INNKEEPER_NODES", "gpu:1GiB", FAILS, f"ValueError: INNKEEPER_NODES: {BAD_NODES['gpu:64MiB']}".replace(
         '"gpu:64MiB"', '"gpu:1GiB"')),
     ("INNKEEPER_SIM", "lat", FAILS, 'ValueError: INNKEEPER_SIM: "lat" is no option; expected late, early, random:SEED,'
-     " poison=on, poison=off, data=on, data=off, times=told, times=hidden, truth=random:SEED, host=20us, card=NAME,"
-     " link=NAME or peer=NAME, as in random:42,card=H100"),
+     " poison=on, poison=off, data=on, data=off, times=told, times=hidden, truth=random:SEED, host=20us, gpu=NAME,"
+     " link=NAME or peer=NAME, as in random:42,gpu=H100"),
     ("INNKEEPER_SIM", "data=maybe", FAILS,
      'ValueError: INNKEEPER_SIM: "data=maybe": expected data=on or data=off'),
     ("INNKEEPER_SIM", "data=off,poison=on", FAILS,

@@ -77,7 +77,7 @@ def test_a_storage_that_was_emptied_is_filled_on_another_node():
     assert len(innkeeper.where(x)) == 1 and x.sum().item() == 500
 
 
-@pytest.mark.skipif(KIND == "cuda", reason="the fake card takes meta kernels' shapes, which give it one")
+@pytest.mark.skipif(KIND == "cuda", reason="the fake GPU takes meta kernels' shapes, which give it one")
 def test_an_output_that_is_an_input_is_not_given_another_shape():
     """Ours, found by the random walk: kernels refuse this by identity, and we gave them two tensors
     for one.

@@ -18,7 +18,7 @@ def counting(n: int, size: int = 1000) -> Tensor:
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad])
 @pytest.mark.parametrize("how", [{}, {"foreach": True}, {"fused": True}], ids=["default", "foreach", "fused"])
-def test_two_layers_pinned_to_two_cards(kind: type[torch.optim.Optimizer], how: dict[str, bool]):
+def test_two_layers_pinned_to_two_gpus(kind: type[torch.optim.Optimizer], how: dict[str, bool]):
     def train(device: str) -> list[Tensor]:
         torch.manual_seed(1)
         model = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 8)).to(device)
@@ -101,7 +101,7 @@ def test_an_element_that_fits_the_host_alone_is_computed_there(configure: Callab
     assert all(same(a, b) for a, b in zip(managed, plain, strict=True))
 
 
-def test_a_pinned_element_that_fits_its_card_needs_no_other_room(configure: Callable[[str], None]):
+def test_a_pinned_element_that_fits_its_gpu_needs_no_other_room(configure: Callable[[str], None]):
     configure("sim:64KiB,host:8MiB")
     x = torch.ones(12_000, device="managed")  # 47 of 64 KiB.
     innkeeper.pin(x, "sim:0")

@@ -130,17 +130,17 @@ def test_an_encoder_trains_with_a_padding_mask():
     assert_same_bits(train)
 
 
-def copies(x: Tensor, folder: Path) -> dict[str, Tensor]:
+def copies(x: Tensor, directory: Path) -> dict[str, Tensor]:
     """The same tensor obtained in other ways."""
-    torch.save(x, folder / "x.pt")
-    torch.save(x.cpu(), folder / "on_cpu.pt")
+    torch.save(x, directory / "x.pt")
+    torch.save(x.cpu(), directory / "on_cpu.pt")
     sizes = x._nested_tensor_size(), x._nested_tensor_strides(), x._nested_tensor_storage_offsets()
     assert {part.device.type for part in sizes} == {"cpu"}  # The same as on CUDA.
     return {
         "copy": copy.copy(x),
         "pickle": pickle.loads(pickle.dumps(x)),
-        "load": torch.load(folder / "x.pt"),
-        "load from the CPU's": torch.load(folder / "on_cpu.pt", map_location=x.device),
+        "load": torch.load(directory / "x.pt"),
+        "load from the CPU's": torch.load(directory / "on_cpu.pt", map_location=x.device),
         "view": torch._nested_view_from_buffer(x.values(), *sizes),
         "view of managed sizes": torch._nested_view_from_buffer(x.values(), *(s.to(x.device) for s in sizes)),
         "copied view": torch._nested_view_from_buffer_copy(x.values(), *sizes),

@@ -34,7 +34,7 @@ BAD = {
     "more simulated bytes than the machine has": ("sim:4x100000GiB,host:1GiB", "GiB"),
     "no size": ("sim:2x,host:1GiB", "sim"),
     "no unit": ("host:12XB", "12XB"),
-    "no such card": ("cuda:99,host:1GiB", "cuda"),
+    "no such GPU": ("cuda:99,host:1GiB", "cuda"),
     "empty part": ("host:1GiB,,", "host"),
 }
 
@@ -98,7 +98,7 @@ def test_growth_comes_from_the_environment_or_from_configure(
 import torch, innkeeper
 from innkeeper import _C
 print(_C.growth())
-innkeeper.configure("sim:1MiB,host:64MiB", growth=True)  # simulated cards have nobody to share with
+innkeeper.configure("sim:1MiB,host:64MiB", growth=True)  # simulated GPUs have nobody to share with
 print(_C.growth(), torch.ones(4, device="managed").sum().item())
 try:
     innkeeper.configure("sim:0MiB", growth=False)

@@ -231,7 +231,7 @@ import managed, torch
 print(managed is tensor_managed, managed.ManagedTensor([1.0]).cuda().device)
 """
     assert scripts.plain(code)[0].splitlines() == ["No module named 'managed'", "True managed:0"]
-    (scripts.folder / "managed.py").write_text("mine = True\n")
+    (scripts.directory / "managed.py").write_text("mine = True\n")
     assert scripts.plain("import managed\nprint(managed.mine)")[0] == "True\n"
     assert scripts.ok("import managed\nprint(managed.mine)") == "True\n"
 

@@ -29,7 +29,7 @@ TRAIN = Short(
     "parameters, loss",
 )
 DDP = Elsewhere("tests/python/docs/test_examples.py::test_ddp_gives_the_same_weights_as_on_the_cpu")
-GPU_TESTS = Elsewhere("tests/python/docs/test_gpu_tests.py::test_they_pass_on_a_simulated_card")
+GPU_TESTS = Elsewhere("tests/python/docs/test_gpu_tests.py::test_they_pass_on_a_simulated_gpu")
 GPU_TABLE = Elsewhere(
     "tests/python/docs/test_gpu_table.py::"
     "test_innkeepers_ways_have_the_bits_of_plain_pytorch_on_a_simulated_gpu"
@@ -241,7 +241,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "innkeeper --help": Short("innkeeper --help", "Subcommands:"),
     "innkeeper status": Short("innkeeper status", "3 GPUs"),
     "innkeeper status --json": Short("innkeeper status --json", '"schema": 1'),
-    "innkeeper top": Elsewhere("tests/cli/test_top.py::test_shows_cards_leases_and_plots_and_quits"),
+    "innkeeper top": Elsewhere("tests/cli/test_top.py::test_shows_gpus_leases_and_plots_and_quits"),
     "innkeeper doctor": Elsewhere("tests/cli/test_doctor.py::test_a_good_machine_has_no_trouble"),
     "innkeeper calibrate --show": Elsewhere(
         "tests/cli/test_calibrate.py::test_what_programs_measured_is_shown_and_cleared"
@@ -256,7 +256,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "innkeeper replay --as-recorded train.trace": Elsewhere(
         "tests/cli/test_replay.py::test_steps_that_differ_are_played_as_they_were_recorded"
     ),
-    'innkeeper replay build/train.trace --card "RTX 4090" --link "PCIe 4 x16" --share 0.9,0.7,0.5': REPLAY,
+    'innkeeper replay build/train.trace --gpu "RTX 4090" --link "PCIe 4 x16" --share 0.9,0.7,0.5': REPLAY,
     "innkeeper completion bash": Short("innkeeper completion bash", "complete "),
     "innkeeper pick": Short("innkeeper pick", "GPU-"),
     "innkeeper pick -n 2": Short("CUDA_VISIBLE_DEVICES=$(innkeeper pick -n 2) python -c pass"),
@@ -294,7 +294,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "innkeeper lease release $id": Short(
         "id=$(innkeeper lease hold --for 2h --background | cut -d ' ' -f 1); innkeeper lease release $id"
     ),
-    "innkeeper setup": Elsewhere("tests/cli/test_setup.py::test_it_makes_a_folder_that_protects"),
+    "innkeeper setup": Elsewhere("tests/cli/test_setup.py::test_it_makes_a_directory_that_protects"),
     "innkeeper queue list": AS_IT_IS,
     "innkeeper run --managed": Short("innkeeper run --managed -c 'print(6 * 7)'", "42"),
     "innkeeper queue add --mem 20G -- CMD": Short(

@@ -66,8 +66,8 @@ def named() -> dict[str, str]:
 
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]:
         note(path, in_markdown(path.read_text()))
-    for folder in ("bench", "examples", "tools", "tests/gpu"):
-        for path in (ROOT / folder).glob("*.py"):
+    for directory in ("bench", "examples", "tools", "tests/gpu"):
+        for path in (ROOT / directory).glob("*.py"):
             note(path, in_docstring(path.read_text()))
     makefile = ROOT / "Makefile"
     phony = re.search(r"^\.PHONY: (.*)$", makefile.read_text(), re.MULTILINE)
@@ -130,7 +130,7 @@ class Shell:
 
 @pytest.fixture
 def shell(run_program: RunProgram, machine: FakeMachine, tmp_path: Path) -> Shell:
-    (machine.folder / "script").write_text(re.sub(r"(memory \S+) 0 \S+", r"\1 0 0", SCRIPT))
+    (machine.directory / "script").write_text(re.sub(r"(memory \S+) 0 \S+", r"\1 0 0", SCRIPT))
     given = machine.environment(
         PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         VENV=sys.prefix,
@@ -171,13 +171,13 @@ def test_command(shell: Shell, command: str) -> None:
 @pytest.fixture
 def small_checkout(tmp_path: Path) -> Path:
     """A copy of the files that `make format` and `make clean` need, so that the repository is unchanged."""
-    folder = tmp_path / "checkout"
-    shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    directory = tmp_path / "checkout"
+    shutil.copytree(ROOT / "tools", directory / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Makefile", "pyproject.toml", ".clang-format"):
-        shutil.copy(ROOT / name, folder)
+        shutil.copy(ROOT / name, directory)
     for name in ("src", "include", "tests", "bench", "examples", "build"):
-        (folder / name).mkdir()
-    return folder
+        (directory / name).mkdir()
+    return directory
 
 
 def test_make_format_formats(shell: Shell, small_checkout: Path) -> None:
@@ -214,4 +214,4 @@ def test_fresh_runs_in_a_clone_and_ends_as_the_command(
     ended, said = shell(f"USER_MODE=1 TMPDIR=/var/tmp tools/fresh.sh {words}")
     assert ended == status and says in said, said
     left = re.findall(r"/var/tmp/innkeeper-fresh\.\w+", said)
-    assert not any(Path(folder).exists() for folder in left)
+    assert not any(Path(directory).exists() for directory in left)

@@ -126,7 +126,7 @@ def test_nothing_of_other_runs_is_cut_off(
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (".card { width: 500px }", "leaves the window"),
+        (".tile { width: 500px }", "leaves the window"),
         ("table { width: 400px }", "the page is"),
         ("h1 { white-space: nowrap; overflow: hidden }", "is wider than its box"),
         (".note { height: 1rem; overflow: hidden }", "text is cut off by"),

@@ -11,7 +11,7 @@ from processes import RunProgram
 CHOSEN = "room or random or experiments or (overlap and not training) or (bits and gpt-fused) or compiled"
 
 
-def test_they_pass_on_a_simulated_card(
+def test_they_pass_on_a_simulated_gpu(
     run_python: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INNKEEPER_GPU_TESTS", "sim")
@@ -27,11 +27,11 @@ def test_they_pass_on_a_simulated_card(
 
 def test_rows_say_where_they_come_from(run_python: RunProgram, tmp_path: Path) -> None:
     """Figures that can stand in a document: tools/check_figures.py requires it."""
-    machine = {"card": "H200", "PyTorch": "2.11", "CUDA": "", "commit": "0123abc"}
+    machine = {"GPU": "H200", "PyTorch": "2.11", "CUDA": "", "commit": "0123abc"}
     (tmp_path / "results.json").write_text(json.dumps({"machine": machine, "room": {"highest": 1.5}}))
     rows = run_python("bench/gpu_table", "--tests", str(tmp_path / "results.json")).stdout
     assert rows.startswith(
-        "Measured at 0123abc by `make gpu`, of `src/residency` and `src/torch`: card H200, PyTorch 2.11\n"
+        "Measured at 0123abc by `make gpu`, of `src/residency` and `src/torch`: GPU H200, PyTorch 2.11\n"
     )
 
 

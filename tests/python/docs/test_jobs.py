@@ -221,7 +221,7 @@ def test_a_shard_without_a_report_ended_in_the_middle(
         ("tests/unit/residency/state_test.cc", ["*ReplicaStates.*"]),
     ],
 )
-def test_core_tests_are_those_of_the_folders_above(changed: str, wanted: list[str]) -> None:
+def test_core_tests_are_those_of_the_directories_above(changed: str, wanted: list[str]) -> None:
     found = check_changed.core_filter([changed]).split(":")
     for pattern in wanted:
         assert any(re.fullmatch(pattern.replace(".", r"\.").replace("*", ".*"), each) for each in found), (
@@ -230,15 +230,19 @@ def test_core_tests_are_those_of_the_folders_above(changed: str, wanted: list[st
     assert "*Queue.*" not in found
 
 
-def test_a_header_of_core_s_base_reaches_every_folder() -> None:
+def test_a_header_of_core_s_base_reaches_every_directory() -> None:
     found = set(check_changed.core_filter(["src/base/status.h"]).split(":"))
-    folders = [path for path in (ROOT / "tests/unit").iterdir() if path.is_dir() and path.name != "support"]
+    directories = [
+        path for path in (ROOT / "tests/unit").iterdir() if path.is_dir() and path.name != "support"
+    ]
     assert {"*LeaseStorm.*", "*QueueStorm.*", "*ThreadsTest.*"} <= found
-    for folder in folders:
-        assert found & {f"*{suite}.*" for suite in check_changed.suites_of(folder.glob("*_test.cc"))}, folder
+    for directory in directories:
+        assert found & {f"*{suite}.*" for suite in check_changed.suites_of(directory.glob("*_test.cc"))}, (
+            directory
+        )
 
 
-def test_every_folder_of_the_torch_layer_and_of_python_reaches_tests() -> None:
+def test_every_directory_of_the_torch_layer_and_of_python_reaches_tests() -> None:
     for source in [*(ROOT / "src/torch").rglob("*.cc"), *(ROOT / "python/innkeeper").rglob("*.py")]:
         assert check_changed.python_tests([str(source.relative_to(ROOT))]), source
     for _, topics in check_changed.TOPICS:

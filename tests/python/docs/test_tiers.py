@@ -224,8 +224,8 @@ def test_a_test_that_starts_a_runner_says_so(run_tests: RunTests) -> None:
     """A stand-in for the program; the runner's lock is the file that a runner leaves behind."""
     done = run_tests(
         "def queue(machine):\n"
-        "    (machine.folder / 'queue').mkdir()\n"
-        "    (machine.folder / 'queue/runner.lock').write_text('1')\n"
+        "    (machine.directory / 'queue').mkdir()\n"
+        "    (machine.directory / 'queue/runner.lock').write_text('1')\n"
         "def test_bare(machine): queue(machine)\n"
         "def test_told(machine, runners): queue(machine)\n"
         "def test_without(machine): pass\n",

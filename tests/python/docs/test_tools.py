@@ -27,8 +27,8 @@ needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt-get 
 @pytest.fixture
 def apt(tmp_path: Path) -> dict[str, str]:
     """An environment in which apt-get has locks and lists of its own, and no sources."""
-    for folder in ("state/lists/partial", "cache/archives/partial"):
-        (tmp_path / folder).mkdir(parents=True)
+    for directory in ("state/lists/partial", "cache/archives/partial"):
+        (tmp_path / directory).mkdir(parents=True)
     for file in ("status", "sources.list"):
         (tmp_path / file).touch()
     config = tmp_path / "apt.conf"

@@ -21,8 +21,8 @@ const char* text = "somebody";
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     engine = tmp_path / "src" / "residency" / "engine.h"
-    for folder in (engine.parent, tmp_path / "tools", tmp_path / "python" / "innkeeper"):
-        folder.mkdir(parents=True)
+    for directory in (engine.parent, tmp_path / "tools", tmp_path / "python" / "innkeeper"):
+        directory.mkdir(parents=True)
     engine.write_text(CODE)
     for name in ("README.md", "ARCHITECTURE.md"):
         (tmp_path / name).write_text("One line of six words.\n")

@@ -127,7 +127,7 @@ print(auto_choice(key=lambda gpu: float("inf") if gpu.uuid == B else 1.0).uuids 
     assert said == ["the key of B is NaN: expected a number"] * 3 + ["True"]
 
 
-def test_cards_that_nobody_has_come_first_and_promises_hold(machine: FakeMachine):
+def test_gpus_that_nobody_has_come_first_and_promises_hold(machine: FakeMachine):
     said = machine.run(
         """
 from innkeeper import auto_choice, lease, LeaseBusy

@@ -78,7 +78,7 @@ print(torch_gpu.allocator_bytes(600 << 20) >> 20)
     ]
 
 
-def test_pytorch_s_limit_is_lifted_from_the_cards_that_are_left(machine: FakeMachine):
+def test_pytorch_s_limit_is_lifted_from_the_gpus_that_are_left(machine: FakeMachine):
     """A GPU without which CUDA was started prevents neither the others' end nor the lease's."""
     said = machine.run(
         FAKE_TORCH
@@ -96,7 +96,7 @@ print(sorted(calls), choice.lease.held)
     assert said == ["[(1.0, 0), (1.0, 1)] False"]
 
 
-def test_pytorch_s_limit_is_that_of_all_choices_of_a_card_together(machine: FakeMachine):
+def test_pytorch_s_limit_is_that_of_all_choices_of_a_gpu_together(machine: FakeMachine):
     said = machine.run(
         FAKE_TORCH
         + """

@@ -25,9 +25,9 @@ sys.stdin.readline()
 """
 
 
-def nodes(folder: Path) -> dict[str, list[int]]:
+def nodes(directory: Path) -> dict[str, list[int]]:
     """Budget, resident, peak, evictions and operators by node, of the one process with a record."""
-    files = [file for file in folder.iterdir() if file.name.startswith("r")]
+    files = [file for file in directory.iterdir() if file.name.startswith("r")]
     assert len(files) <= 1, files
     rows = {}
     for file in files:
@@ -39,20 +39,20 @@ def nodes(folder: Path) -> dict[str, list[int]]:
     return rows
 
 
-def wait_for(folder: Path, node: str, resident: int) -> list[int]:
+def wait_for(directory: Path, node: str, resident: int) -> list[int]:
     end = time.monotonic() + 30
-    while nodes(folder).get(node, [0, -1])[1] != resident:
-        assert time.monotonic() < end, nodes(folder)
+    while nodes(directory).get(node, [0, -1])[1] != resident:
+        assert time.monotonic() < end, nodes(directory)
         time.sleep(0.02)
-    return nodes(folder)[node]
+    return nodes(directory)[node]
 
 
 @pytest.fixture
 def start(start_program: StartProgram) -> StartProgram:
     """Starts a program whose lease directory is this one."""
 
-    def started(folder: Path, program: str = PROGRAM) -> subprocess.Popen[str]:
-        env = os.environ | {"INNKEEPER_LEASE_DIR": str(folder)}
+    def started(directory: Path, program: str = PROGRAM) -> subprocess.Popen[str]:
+        env = os.environ | {"INNKEEPER_LEASE_DIR": str(directory)}
         return start_program(sys.executable, "-c", program, env=env)
 
     return started
@@ -86,15 +86,15 @@ def test_a_program_shows_what_is_resident_until_it_ends(start: StartProgram, tmp
     assert nodes(tmp_path) == {}
 
 
-def test_without_a_lease_folder_none_is_made(start: StartProgram, tmp_path: Path):
-    folder = tmp_path / "leases"
-    process = start(folder)
+def test_without_a_lease_directory_none_is_made(start: StartProgram, tmp_path: Path):
+    directory = tmp_path / "leases"
+    process = start(directory)
     say(process, "ready")
     go_on(process)
     say(process, "less")
     go_on(process)
     assert process.wait(30) == 0
-    assert not folder.exists()
+    assert not directory.exists()
 
 
 def test_a_forked_child_ends_without_its_parents_file(start: StartProgram, tmp_path: Path):

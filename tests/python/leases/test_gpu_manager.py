@@ -60,9 +60,9 @@ except ValueError as error:
 
 def test_columns_of_nvidia_smi(machine: FakeMachine):
     """Unknown columns are nvidia-smi's, which is a script here."""
-    folder = machine.folder / "bin"
-    folder.mkdir()
-    program = folder / "nvidia-smi"
+    directory = machine.directory / "bin"
+    directory.mkdir()
+    program = directory / "nvidia-smi"
     program.write_text(
         f"""#!/bin/sh
 case "$1" in
@@ -90,7 +90,7 @@ try:
 except ValueError as error:
     print(error)
 """
-    said = machine.run(code, PATH=f"{folder}:/usr/bin:/bin")
+    said = machine.run(code, PATH=f"{directory}:/usr/bin:/bin")
     assert said[0] == "[(None, 'P8', 'Fake'), (None, None, 'Fake'), (31, 'P0', 'Fake')] 13"
     assert said[1] == "True"
     assert said[2].endswith('--query-gpu=uuid,nonsense: Field "nonsense" is not a valid field to query.')
@@ -101,16 +101,16 @@ except ValueError as error:
     assert said[7].startswith("the columns fan.speed, pstate are nvidia-smi's, which does not answer")
 
 
-def test_the_file_manager_can_be_copied_to_the_work_folder(machine: FakeMachine):
-    shutil.copy(ROOT / "python" / "innkeeper" / "compat" / "manager.py", machine.folder)
+def test_the_file_manager_can_be_copied_to_the_work_directory(machine: FakeMachine):
+    shutil.copy(ROOT / "python" / "innkeeper" / "compat" / "manager.py", machine.directory)
     code = """
-sys.path.insert(0, os.environ["FOLDER"])
+sys.path.insert(0, os.environ["DIRECTORY"])
 import manager
 gm = manager.GPUManger()
 with gm.auto_choice():
     print(type(gm) is innkeeper.GPUManager is manager.GPUManager, manager.__file__.startswith(sys.path[0]))
 """
-    assert machine.run(code, FOLDER=str(machine.folder)) == ["True True"]
+    assert machine.run(code, DIRECTORY=str(machine.directory)) == ["True True"]
 
 
 def test_errors_name_what_was_given(machine: FakeMachine):

@@ -26,7 +26,7 @@ def to_device(obj, stream=0):
 }
 PROGRAM = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path.insert(0, {directory!r})
 {imports}
 x, plain = torch.ones(2, 3, device="managed"), torch.ones(2)
 for call in (cupy.asarray, cupy._creation.from_dlpack, numba.cuda.as_cuda_array, numba.cuda.api.to_device):
@@ -45,7 +45,7 @@ def said(run_python: RunProgram, tmp_path: Path, imports: str, **settings: str) 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     script = tmp_path / "script.py"
-    script.write_text(PROGRAM.format(folder=str(tmp_path), imports=imports))
+    script.write_text(PROGRAM.format(directory=str(tmp_path), imports=imports))
     done = run_python(str(script), nodes="host:1GiB", **settings)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -32,9 +32,9 @@ def test_beside_a_pytorch_without_a_version(run_python: RunProgram):
     assert said.startswith("ImportError: innkeeper was built for PyTorch 2.") and "found None" in said
 
 
-def copied(folder: Path) -> Path:
+def copied(directory: Path) -> Path:
     """The installed package's files but for its extension, which is a link, in a directory of their own."""
-    there = folder / "innkeeper"
+    there = directory / "innkeeper"
     shutil.copytree(
         Path(innkeeper.__file__).parent, there, ignore=shutil.ignore_patterns("*.so", "__pycache__")
     )
@@ -136,9 +136,9 @@ if sys.argv[1:] != ["child"]:
 
 
 def told(
-    run_python: RunProgram, folder: Path, *words: str, nodes: str = "auto", **settings: str
+    run_python: RunProgram, directory: Path, *words: str, nodes: str = "auto", **settings: str
 ) -> list[str]:
-    script = folder / "script.py"
+    script = directory / "script.py"
     script.write_text(NO_GPU)
     done = run_python(*words, script, nodes=nodes, **settings)
     assert done.returncode == 0, done.stderr

@@ -77,23 +77,23 @@ def test_without_a_network_the_message_says_so(configure: Configure):
 @pytest.fixture
 def archives(tmp_path: Path) -> Path:
     """Archives like the pinned ones, of this machine's headers; SQLite's is a stub."""
-    folder = tmp_path / "archives"
-    folder.mkdir()
-    with tarfile.open(folder / "CLI11-2.3.2.tar.gz", "w:gz") as archive:
+    directory = tmp_path / "archives"
+    directory.mkdir()
+    with tarfile.open(directory / "CLI11-2.3.2.tar.gz", "w:gz") as archive:
         archive.add("/usr/include/CLI", "CLI11-2.3.2/include/CLI")
-    with zipfile.ZipFile(folder / "json-3.11.3.zip", "w") as archive:
+    with zipfile.ZipFile(directory / "json-3.11.3.zip", "w") as archive:
         for file in Path("/usr/include/nlohmann").rglob("*.hpp"):
             archive.write(file, Path("include/nlohmann") / file.relative_to("/usr/include/nlohmann"))
-    with zipfile.ZipFile(folder / "sqlite-amalgamation-3460100.zip", "w") as archive:
+    with zipfile.ZipFile(directory / "sqlite-amalgamation-3460100.zip", "w") as archive:
         archive.writestr("sqlite-amalgamation-3460100/sqlite3.h", "int sqlite3_threadsafe(void);\n")
         archive.writestr(
             "sqlite-amalgamation-3460100/sqlite3.c",
             "int sqlite3_threadsafe(void) { return SQLITE_THREADSAFE; }\n",
         )
-    return folder
+    return directory
 
 
-def checksums(folder: Path) -> list[str]:
+def checksums(directory: Path) -> list[str]:
     """The options that expect exactly these archives."""
     files = {
         "CLI11": "CLI11-2.3.2.tar.gz",
@@ -101,7 +101,7 @@ def checksums(folder: Path) -> list[str]:
         "SQLITE": "sqlite-amalgamation-3460100.zip",
     }
     return [
-        f"-DINNKEEPER_{name}_SHA256={hashlib.sha256((folder / file).read_bytes()).hexdigest()}"
+        f"-DINNKEEPER_{name}_SHA256={hashlib.sha256((directory / file).read_bytes()).hexdigest()}"
         for name, file in files.items()
     ]
 
@@ -124,10 +124,10 @@ def test_archives_take_the_place_of_packages(
     assert made.returncode == 0, made.stdout
     commands = json.loads((build / "compile_commands.json").read_text())
     (program,) = {each["command"] for each in commands if "unity_cli" in each["file"]} or {""}
-    unpacked = [str(folder) for folder in (build / "_deps").glob("innkeeper_*-src")]
+    unpacked = [str(directory) for directory in (build / "_deps").glob("innkeeper_*-src")]
     assert len(unpacked) == 3
-    for folder in unpacked:
-        assert f"-isystem {folder}" in program
+    for directory in unpacked:
+        assert f"-isystem {directory}" in program
     assert re.search(r"-isystem \S+/torch/include ", program), "fmt's headers are PyTorch's"
 
 
@@ -158,15 +158,15 @@ def test_an_archive_with_another_checksum_is_refused(configure: Configure, archi
 def cuda_python(run_python: RunProgram, tmp_path: Path) -> Path:
     """A Python whose PyTorch reports a build for CUDA without CUDA's headers."""
     facts = run_python(ROOT / "cmake" / "torch_facts.py").stdout
-    folder = tmp_path / "torch"
-    folder.mkdir()
+    directory = tmp_path / "torch"
+    directory.mkdir()
     said = re.sub(r'(_CUDA_INCLUDE_DIRS ")[^"]*', r"\1", facts)
     said = re.sub(r'(_VERSION ")[^"]*', r"\g<1>2.13.0+cu130", said)
     said = re.sub(r'(TORCH_CUDA ")[^"]*', r"\g<1>13.0", said)
-    (folder / "facts").write_text(said)
-    python = folder / "python"
+    (directory / "facts").write_text(said)
+    python = directory / "python"
     python.write_text(
-        f'#!/bin/sh\ncase "$1" in *torch_facts.py) exec cat {folder}/facts;; esac\n'
+        f'#!/bin/sh\ncase "$1" in *torch_facts.py) exec cat {directory}/facts;; esac\n'
         f'exec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)

@@ -73,7 +73,7 @@ def batched(**options):
     options |= {"max_batch_tokens": 64}
     try:
         from transformers import ContinuousBatchingConfig
-    except ImportError:  # transformers up to 5.0, where what is asked for has to fit the cards
+    except ImportError:  # transformers up to 5.0, where what is asked for has to fit the GPUs
         settings.max_batch_tokens, wanted = 64, {}
     else:
         wanted = {"continuous_batching_config": ContinuousBatchingConfig(**options)}
@@ -286,7 +286,7 @@ for device_map in ("managed", "auto", {"": "managed"}):
     print(same(AutoModelForCausalLM.from_pretrained("saved", device_map=device_map)))
 parts = dict.fromkeys(["wte", "wpe", "h.0", "ln_f"], "managed") | {"h.1": "disk"}
 parts = {f"transformer.{name}": where for name, where in parts.items()} | {"lm_head": "managed"}
-print(same(AutoModelForCausalLM.from_pretrained("saved", device_map=parts, offload_folder="off")))
+print(same(AutoModelForCausalLM.from_pretrained("saved", device_map=parts, offload_directory="off")))
 with init_empty_weights():
     empty = GPT2LMHeadModel(config)
 empty.tie_weights()

@@ -141,10 +141,10 @@ print(*trained.seen, torch.device(training.precision_plugin.scaler._device).type
 def test_trainer_gives_the_bits_of_the_cpu(scripts: Scripts, tmp_path: Path):
     said = []
     for name, first, device in [("cpu", "", "cpu"), ("managed", "import innkeeper\n", "managed")]:
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "script.py").write_text(first + MODEL + TRAINED)
-        done = scripts.python("script.py", folder=folder, INNKEEPER_NODES="sim:2x64MiB,host:1GiB")
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "script.py").write_text(first + MODEL + TRAINED)
+        done = scripts.python("script.py", directory=directory, INNKEEPER_NODES="sim:2x64MiB,host:1GiB")
         assert done.returncode == 0, done.stderr
         assert done.stderr.splitlines()[-1] == device
         said.append(done.stdout)
@@ -161,7 +161,7 @@ def test_what_a_script_chooses(scripts: Scripts):
         "('cpu', None)",
         "('cpu', None)",
         "No supported gpu backend found!",
-        "devices=[1]: there is one managed device, index 0, for all cards; a number is one of processes",
+        "devices=[1]: there is one managed device, index 0, for all GPUs; a number is one of processes",
         "True 1",
     ]
 

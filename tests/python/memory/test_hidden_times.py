@@ -81,7 +81,7 @@ def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
 
 
 # A slow GPU, so that little memory suffices to measure it.
-SLOW = "times=hidden,card=custom:1:1:1GiB,link=custom:1"
+SLOW = "times=hidden,gpu=custom:1:1:1GiB,link=custom:1"
 
 
 def measured(run_python: RunProgram, room: str, **env: str) -> tuple[list[str], dict[str, float]]:

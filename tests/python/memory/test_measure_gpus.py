@@ -11,7 +11,7 @@ MEASURE = ("-m", "innkeeper.measure_gpus")
 
 def test_each_gpu_is_measured(run_python: RunProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without data, so that its pace is the simulated GPU's and not the CPU's.
-    monkeypatch.setenv("INNKEEPER_SIM", "times=hidden,data=off,card=H100")
+    monkeypatch.setenv("INNKEEPER_SIM", "times=hidden,data=off,gpu=H100")
     done = run_python(*MEASURE, nodes="sim:2x8GiB,host:1GiB")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

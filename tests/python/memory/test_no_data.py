@@ -41,10 +41,10 @@ for _ in range(2):
     loss.backward()
     optimizer.step()
 stats = innkeeper.stats()
-card = stats["nodes"]["sim:0"]
+gpu = stats["nodes"]["sim:0"]
 assert sum(p.nbytes for p in model.parameters()) > 24 << 30
 assert stats["evictions"] > 0 and stats["bytes_fetched"] > 24 << 30
-assert card["peak"] <= card["budget"] and card["recount"] == card["resident"]
+assert gpu["peak"] <= gpu["budget"] and gpu["recount"] == gpu["resident"]
 assert stats["nodes"]["host"]["peak"] > 1 << 30
 innkeeper.manager().check_invariants()
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1 << 20, "KiB of real memory"
@@ -130,8 +130,8 @@ NOT_AS_WITH_DATA = {
 }
 
 
-def run(run_python: RunProgram, script: str, sim: str, nodes: str, folder: Path, *arguments: str) -> str:
-    program = folder / "program.py"
+def run(run_python: RunProgram, script: str, sim: str, nodes: str, directory: Path, *arguments: str) -> str:
+    program = directory / "program.py"
     program.write_text(f"import os\nos.environ['INNKEEPER_SIM'] = {sim!r}\n{PRELUDE}{script}")
     done = run_python(str(program), *arguments, nodes=nodes)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -154,9 +154,9 @@ def test_the_same_operators_take_the_same_time_as_with_data(run_python: RunProgr
 
 
 def test_a_model_and_a_machine_larger_than_this_one(run_python: RunProgram, tmp_path: Path):
-    slow = float(run(run_python, TRAIN_LARGE, "data=off,card=H100", "sim:64GiB,host:2TiB", tmp_path))
+    slow = float(run(run_python, TRAIN_LARGE, "data=off,gpu=H100", "sim:64GiB,host:2TiB", tmp_path))
     fast = float(
-        run(run_python, TRAIN_LARGE, "data=off,card=H100,link=NVLink 4", "sim:64GiB,host:2TiB", tmp_path)
+        run(run_python, TRAIN_LARGE, "data=off,gpu=H100,link=NVLink 4", "sim:64GiB,host:2TiB", tmp_path)
     )
     assert fast < slow
 

@@ -274,7 +274,7 @@ def test_printing_moves_nothing():
     assert innkeeper.where(x) == ["host"]
 
 
-def test_a_kernel_finds_the_card_it_runs_on_to_be_the_current_one(configure: Callable[[str], None]):
+def test_a_kernel_finds_the_gpu_it_runs_on_to_be_the_current_one(configure: Callable[[str], None]):
     configure("sim:2x1MiB,host:64MiB")
     seen = []
 
@@ -286,9 +286,9 @@ def test_a_kernel_finds_the_card_it_runs_on_to_be_the_current_one(configure: Cal
     library.define("look(Tensor x) -> Tensor")
     library.impl("look", lambda x: x + 1, "CPU")
     library.impl("look", look, "HPU")
-    for card in (1, 0):
+    for gpu in (1, 0):
         x = torch.ones(8, device="managed")
-        innkeeper.pin(x, f"sim:{card}")
+        innkeeper.pin(x, f"sim:{gpu}")
         assert torch.ops.innkeeper_looks.look(x).sum().item() == 16
     assert seen == [(1, 1), (0, 0)]
 

@@ -142,10 +142,10 @@ def run(script: str, *words: str, **more: str) -> str:
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder: Path = tmp_path_factory.mktemp("failing")
-    (folder / "failing.c").write_text(FAILING)
-    library = str(folder / "failing.so")
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, folder / "failing.c"], check=True)
+    directory: Path = tmp_path_factory.mktemp("failing")
+    (directory / "failing.c").write_text(FAILING)
+    library = str(directory / "failing.so")
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", library, directory / "failing.c"], check=True)
     return library
 
 

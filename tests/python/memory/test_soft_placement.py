@@ -188,7 +188,7 @@ def test_nothing_is_said_where_the_host_has_no_room_for_the_results(configure: C
     assert x.sum() == x.numel()
 
 
-def test_an_operator_that_neither_a_card_nor_the_host_has(configure: Callable[[str], None]):
+def test_an_operator_that_neither_a_gpu_nor_the_host_has(configure: Callable[[str], None]):
     configure("sim:1MiB,host:64MiB")
     library = torch.library.Library("neither", "DEF")
     library.define("f(Tensor x) -> Tensor")

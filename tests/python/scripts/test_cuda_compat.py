@@ -25,14 +25,14 @@ WHO = "import sys; print(__name__, sys.argv, sys.path[0], sys.flags.dev_mode, va
         ["-c", WHO, "-x"],
         ["-m", "who", "--lr", "1"],
         ["-X", "dev", "-u", "who.py"],
-        ["folder/"],
+        ["directory/"],
     ],
-    ids=["script", "code", "module", "options", "folder"],
+    ids=["script", "code", "module", "options", "directory"],
 )
 def test_the_script_is_what_it_is_to_python(scripts: Scripts, tmp_path: Path, words: list[str]):
     (tmp_path / "who.py").write_text(WHO)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "__main__.py").write_text(WHO)
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "directory" / "__main__.py").write_text(WHO)
     plain, managed = scripts.python(*words), scripts.run(*words)
     assert plain.returncode == 0 and "__main__" in plain.stdout
     assert (managed.stdout, managed.stderr, managed.returncode) == (plain.stdout, plain.stderr, 0)

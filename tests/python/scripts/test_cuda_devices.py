@@ -81,7 +81,7 @@ def test_a_thread_that_has_not_chosen_is_at_cuda_0(scripts: Scripts):
     assert scripts.ok(code) == "['sim:0'] ['sim:0']\n"
 
 
-def test_what_is_sent_is_a_copy_as_between_cards(scripts: Scripts):
+def test_what_is_sent_is_a_copy_as_between_gpus(scripts: Scripts):
     """A tensor that an operator made at cuda:1 was given back itself by .to("cuda:0"), and changed with it."""
     code = """
 import torch

@@ -406,9 +406,9 @@ for module in [m for name, m in sys.modules.items() if name.startswith("torch.")
 def test_pytorch_reads_no_private_state_that_the_page_lacks():
     read = re.compile(r"torch\.cuda\.(_[A-Za-z]\w*|default_generators)\b")
     found: set[str] = set()
-    folder = Path(torch.__file__).parent
-    for file in folder.rglob("*.py"):
-        parts = file.relative_to(folder).parts
+    directory = Path(torch.__file__).parent
+    for file in directory.rglob("*.py"):
+        parts = file.relative_to(directory).parts
         if parts[0] not in ("cuda", "testing", "_vendor") and file.name != "trace_rules.py":
             found |= set(read.findall(file.read_text(errors="replace")))
     named = set(re.findall(r"`(\w+)(?:\(\))?`", PAGE.read_text()))

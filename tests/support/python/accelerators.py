@@ -13,8 +13,8 @@ def here(text: str) -> str:
     if KIND == "sim":
         return text
 
-    def cards(found: re.Match[str]) -> str:
+    def gpus(found: re.Match[str]) -> str:
         count, size = found.groups()
         return ",".join(f"{KIND}:{i}:{size}" for i in range(int(count)))
 
-    return re.sub(r"\bsim:(\d+)\b(?!x)", rf"{KIND}:\1", re.sub(r"\bsim:(\d+)x(\w+)", cards, text))
+    return re.sub(r"\bsim:(\d+)\b(?!x)", rf"{KIND}:\1", re.sub(r"\bsim:(\d+)x(\w+)", gpus, text))

@@ -16,19 +16,19 @@ FAKES = ROOT / "tests" / "fake_nvml"
 FAKE_AMD = ROOT / "tests" / "fake_amdsmi"
 A, B, C = (f"GPU-{letter * 8}-0000-4000-8000-00000000000{letter}" for letter in "abc")
 SCRIPT = f"""
-card {A}
+gpu {A}
   bus 00000000:01:00.0
   name Fake
   memory 80G 0 40G
   utilization 50 0
   power 100 400
-card {B}
+gpu {B}
   bus 00000000:02:00.0
   name Fake
   memory 24G 0 0
   utilization 90 0
   power 200 400
-card {C}
+gpu {C}
   bus 00000000:03:00.0
   name Fake
   memory 32G 0 1G
@@ -38,7 +38,7 @@ card {C}
 """Most free memory on A, the largest free part on B, least power on A, least utilization on C."""
 
 
-def build_fakes(folder: Path, compiler: str, run_program: RunProgram) -> None:
+def build_fakes(directory: Path, compiler: str, run_program: RunProgram) -> None:
     """Compiles the libraries into a directory: some seconds, and no build tree needs to be there."""
     shared = (FAKES / "call.cc", FAKES / "script.cc")
     for file, sources in {
@@ -48,7 +48,7 @@ def build_fakes(folder: Path, compiler: str, run_program: RunProgram) -> None:
     }.items():
         done = run_program(
             *(compiler, "-std=c++20", "-shared", "-fPIC", f"-I{ROOT}/src", f"-I{ROOT}/tests"),
-            *(f"-Wl,-soname,{file}", "-o", folder / file),
+            *(f"-Wl,-soname,{file}", "-o", directory / file),
             *sources,
         )
         assert done.returncode == 0, done.stderr
@@ -59,11 +59,11 @@ class FakeMachine:
     """Its libraries, and the directory of its script and leases."""
 
     libraries: Path
-    folder: Path
+    directory: Path
     run_program: RunProgram
 
     def environment(self, **more: str) -> dict[str, str]:
-        script = self.folder / "script"
+        script = self.directory / "script"
         if not script.exists():
             script.write_text(SCRIPT)
         given = os.environ | {
@@ -71,7 +71,7 @@ class FakeMachine:
             "INNKEEPER_FAKE_NVML": str(script),
             "INNKEEPER_FAKE_CUDA": f"{C},{B},{A}",  # CUDA's order is not NVML's.
             "FAKE_CUDA": str(self.libraries / "libcuda.so.1"),
-            "INNKEEPER_LEASE_DIR": str(self.folder / "leases"),
+            "INNKEEPER_LEASE_DIR": str(self.directory / "leases"),
             "INNKEEPER_NODES": "host:64MiB",
         }
         for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "INNKEEPER_LEASE", "INNKEEPER_LEASE_FD"):
@@ -80,8 +80,8 @@ class FakeMachine:
 
     def amd(self) -> dict[str, str]:
         """Variables that add a GPU of AMD's with more memory than the others have: GPU-dddddddddddddddd."""
-        script = self.folder / "amd"
-        script.write_text("card dddddddddddddddd\n  bus 0000:04:00.0\n  memory 192G 0 0\n")
+        script = self.directory / "amd"
+        script.write_text("gpu dddddddddddddddd\n  bus 0000:04:00.0\n  memory 192G 0 0\n")
         library = self.libraries / "libamd_smi.so"
         return {"INNKEEPER_AMDSMI": str(library), "INNKEEPER_FAKE_AMDSMI": str(script)}
 
@@ -100,9 +100,9 @@ class FakeMachine:
 @pytest.fixture(scope="session")
 def libraries(compiler: str, run_program: RunProgram, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fakes, compiled once."""
-    folder = tmp_path_factory.mktemp("fakes")
-    build_fakes(folder, compiler, run_program)
-    return folder
+    directory = tmp_path_factory.mktemp("fakes")
+    build_fakes(directory, compiler, run_program)
+    return directory
 
 
 @pytest.fixture

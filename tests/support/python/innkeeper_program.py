@@ -30,8 +30,8 @@ PROGRAM = Path(os.environ.get("INNKEEPER_PROGRAM", BUILD / "src/cli/innkeeper"))
 FAKE = Path(os.environ.get("INNKEEPER_FAKE_LIBRARY", BUILD / "tests/fake_nvml/libnvidia-ml.so.1"))
 FAKE_AMD = FAKE.parents[1] / "fake_amdsmi" / "libamd_smi.so"
 
-CARD = """
-card GPU-{index}000aaaa-0000-0000-0000-000000000000
+GPU = """
+gpu GPU-{index}000aaaa-0000-0000-0000-000000000000
   bus 00000000:{index}1:00.0
   name NVIDIA H200
   memory 139G 512M {used}
@@ -50,11 +50,11 @@ def uuid(index: int) -> str:
     return f"GPU-{index + 1}000aaaa-0000-0000-0000-000000000000"
 
 
-def cards(count: int, extra: dict[int, str] | None = None) -> str:
+def gpus(count: int, extra: dict[int, str] | None = None) -> str:
     """A script of idle GPUs; `extra` adds lines to some."""
     text = "driver 550.54.15\n"
     for i in range(count):
-        text += CARD.format(index=i + 1, used=0, load=0) + (extra or {}).get(i, "")
+        text += GPU.format(index=i + 1, used=0, load=0) + (extra or {}).get(i, "")
     return text
 
 
@@ -68,26 +68,26 @@ def visible(environment: str) -> list[str]:
     return sorted(f"{name.split('_')[0]} {value}" for name, value in lines)
 
 
-def runners_below(folder: Path) -> list[int]:
+def runners_below(directory: Path) -> list[int]:
     """The processes that run queues below this directory: runners and supervisors."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if f"runner\0{folder}/" in (process / "cmdline").read_text(errors="replace"):
+            if f"runner\0{directory}/" in (process / "cmdline").read_text(errors="replace"):
                 found.append(int(process.name))
         except OSError:
             continue
     return found
 
 
-def had_runner(folder: Path) -> bool:
+def had_runner(directory: Path) -> bool:
     """Whether a queue below this directory has a runner, or has had one."""
-    return any(folder.rglob("runner.lock")) or bool(runners_below(folder))
+    return any(directory.rglob("runner.lock")) or bool(runners_below(directory))
 
 
-def kill_runners(folder: Path) -> None:
+def kill_runners(directory: Path) -> None:
     """Kills the processes that run queues below this directory: late ones make files again."""
-    while found := runners_below(folder):
+    while found := runners_below(directory):
         for pid in found:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -105,10 +105,10 @@ def run_command(*words: str | Path, **options: Any) -> subprocess.CompletedProce
 class Machine:
     """GPUs of a script, a lease directory of its own, and the program run on them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.leases = folder / "leases"
-        self.script = folder / "gpus"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.leases = directory / "leases"
+        self.script = directory / "gpus"
         self.env = {
             name: value
             for name, value in os.environ.items()
@@ -117,24 +117,24 @@ class Machine:
             "INNKEEPER_NVML": str(FAKE),
             "INNKEEPER_FAKE_NVML": str(self.script),
             "INNKEEPER_LEASE_DIR": str(self.leases),
-            "XDG_CACHE_HOME": str(folder / "cache"),
+            "XDG_CACHE_HOME": str(directory / "cache"),
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
         }
         self.started: list[subprocess.Popen[str]] = []
-        self.set(cards(2))
+        self.set(gpus(2))
 
     def set(self, script: str) -> None:
         """Makes these GPUs the machine's."""
-        fresh = self.folder / "fresh"
+        fresh = self.directory / "fresh"
         fresh.write_text(script)
         fresh.rename(self.script)
 
     def add_amd(self) -> None:
         """Two GPUs of AMD's in addition to the others, with more memory."""
-        card = "card {0}\n  bus 0000:0{1}:00.0\n  name AMD Instinct MI300X\n  memory 192G 0 1G\n"
-        script = self.folder / "amd"
-        script.write_text("".join(card.format(name[4:], name[4]) for name in AMD))
+        gpu = "gpu {0}\n  bus 0000:0{1}:00.0\n  name AMD Instinct MI300X\n  memory 192G 0 1G\n"
+        script = self.directory / "amd"
+        script.write_text("".join(gpu.format(name[4:], name[4]) for name in AMD))
         self.env |= {"INNKEEPER_AMDSMI": str(FAKE_AMD), "INNKEEPER_FAKE_AMDSMI": str(script)}
 
     def run(self, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -197,7 +197,7 @@ class Machine:
             process.communicate()
         for file in self.files():  # Ends the background processes that hold leases.
             (self.leases / file).unlink(missing_ok=True)
-        kill_runners(self.folder)
+        kill_runners(self.directory)
 
 
 class Jobs:
@@ -205,16 +205,16 @@ class Jobs:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.put_on(machine.folder)
-        self.go = machine.folder / "go"
+        self.put_on(machine.directory)
+        self.go = machine.directory / "go"
         self.until_go = f"while [ ! -e {self.go} ]; do sleep 0.02; done"
         """A job's script: it goes on when the test touches the file `go`."""
         machine.env["PATH"] = "/usr/bin:/bin"
 
     def put_on(self, disk: Path) -> None:
         """Its directory is there from now on."""
-        self.folder = disk / "queue"
-        self.machine.env["INNKEEPER_QUEUE_DIR"] = str(self.folder)
+        self.directory = disk / "queue"
+        self.machine.env["INNKEEPER_QUEUE_DIR"] = str(self.directory)
 
     def __call__(self, *words: str) -> str:
         return self.machine.ok("queue", *words)
@@ -237,14 +237,14 @@ class Jobs:
     @contextlib.contextmanager
     def database(self) -> Iterator[sqlite3.Connection]:
         """The queue's database by itself: committed and closed at the end."""
-        connection = sqlite3.connect(self.folder / "queue.db")
+        connection = sqlite3.connect(self.directory / "queue.db")
         with contextlib.closing(connection), connection:
             yield connection
 
     def runner(self) -> int | None:
         """The runner's process, if there is one."""
         try:
-            pid = int((self.folder / "runner.lock").read_text())
+            pid = int((self.directory / "runner.lock").read_text())
             os.kill(pid, 0)
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (OSError, ValueError):
@@ -279,11 +279,11 @@ def runners() -> None:
     """Allows a test to start the runner of a queue."""
 
 
-def watch_for_runners(request: pytest.FixtureRequest, folder: Path) -> None:
+def watch_for_runners(request: pytest.FixtureRequest, directory: Path) -> None:
     """The test fails if a queue below this directory has had a runner, and its markers do not say so."""
 
     def check() -> str:
-        if request.node.get_closest_marker("runner") or not had_runner(folder):
+        if request.node.get_closest_marker("runner") or not had_runner(directory):
             return ""
         return f"{request.node.nodeid} started the runner of a queue. Use the fixture `jobs` or `runners`."
 
@@ -292,19 +292,19 @@ def watch_for_runners(request: pytest.FixtureRequest, folder: Path) -> None:
 
 @pytest.fixture
 def machine(program: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """Two idle cards."""
+    """Two idle GPUs."""
     parent = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="innkeeper-cli-", dir=parent))
-    watch_for_runners(request, folder)
-    made = Machine(folder)
+    directory = Path(tempfile.mkdtemp(prefix="innkeeper-cli-", dir=parent))
+    watch_for_runners(request, directory)
+    made = Machine(directory)
     yield made
     made.close()
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)
 
 
 @pytest.fixture
 def jobs(machine: Machine, runners: None) -> Iterator[Jobs]:
-    """A queue on two idle cards."""
+    """A queue on two idle GPUs."""
     made = Jobs(machine)
     yield made
     made.close()

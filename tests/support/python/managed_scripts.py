@@ -23,26 +23,26 @@ AMPLE = "sim:{}x256MiB,host:1GiB"
 class Scripts:
     """Runs scripts in the test's own directory."""
 
-    folder: Path
+    directory: Path
     run_program: RunProgram
 
     def write(self, code: str) -> str:
         """Writes script.py with this text, and returns its name."""
-        (self.folder / "script.py").write_text(code)
+        (self.directory / "script.py").write_text(code)
         return "script.py"
 
     def python(
-        self, *words: str, folder: Path | None = None, input: str | None = None, **environment: str
+        self, *words: str, directory: Path | None = None, input: str | None = None, **environment: str
     ) -> CompletedProcess[str]:
         """Runs Python as a shell would, on one processor core."""
         others = ("INNKEEPER_", "CUDA_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
         env = kept | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | environment
-        return self.run_program(sys.executable, *words, env=env, cwd=folder or self.folder, input=input)
+        return self.run_program(sys.executable, *words, env=env, cwd=directory or self.directory, input=input)
 
     def managed(self, nodes: str, *words: str) -> tuple[CompletedProcess[str], dict[str, Any]]:
         """Runs a script by ``python -m innkeeper``, and returns ``innkeeper.stats()`` at its end."""
-        stats = self.folder / "stats.json"
+        stats = self.directory / "stats.json"
         stats.unlink(missing_ok=True)
         done = self.python(
             *("-m", "innkeeper", *words),

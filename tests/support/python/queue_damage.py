@@ -20,7 +20,7 @@ SAID = re.compile(
 def checkpoint(jobs: Jobs) -> Path:
     """Brings all rows into the database's file, and returns the file."""
     wait_until(lambda: jobs.runner() is None)
-    file = jobs.folder / "queue.db"
+    file = jobs.directory / "queue.db"
     with jobs.database() as connection:
         assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
     return file
@@ -29,9 +29,9 @@ def checkpoint(jobs: Jobs) -> Path:
 def put_back(jobs: Jobs, database: bytes) -> None:
     """Makes this the whole database, without a log."""
     wait_until(lambda: jobs.runner() is None)
-    for part in jobs.folder.glob("queue.db*"):
+    for part in jobs.directory.glob("queue.db*"):
         part.unlink()
-    (jobs.folder / "queue.db").write_bytes(database)
+    (jobs.directory / "queue.db").write_bytes(database)
 
 
 def listed(jobs: Jobs) -> tuple[dict[int, str], str]:
@@ -44,7 +44,7 @@ def listed(jobs: Jobs) -> tuple[dict[int, str], str]:
 def forget_damage(jobs: Jobs) -> None:
     """Removes the damaged copies, so that no list mentions them."""
     for kind in ("damaged", "unreadable"):
-        for file in jobs.folder.glob(f"queue.db.{kind}-*"):
+        for file in jobs.directory.glob(f"queue.db.{kind}-*"):
             file.unlink()
 
 

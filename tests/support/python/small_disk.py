@@ -12,17 +12,17 @@ from innkeeper_program import Machine
 @pytest.fixture
 def small_disk(machine: Machine) -> Iterator[Path]:
     """A file system of one MiB. Tests that need it are skipped where none can be mounted."""
-    folder = machine.folder / "disk"
-    folder.mkdir()
-    if machine.command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder).returncode != 0:
+    directory = machine.directory / "disk"
+    directory.mkdir()
+    if machine.command("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", directory).returncode != 0:
         pytest.skip("no small disk can be mounted here")
-    yield folder
-    machine.command("umount", "-l", folder, check=True)
+    yield directory
+    machine.command("umount", "-l", directory, check=True)
 
 
-def fill(folder: Path) -> Path:
+def fill(directory: Path) -> Path:
     """Leaves no byte free."""
-    filler = folder / "filler"
+    filler = directory / "filler"
     with filler.open("wb", buffering=0) as file:
         try:
             while True:

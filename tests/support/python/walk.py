@@ -52,10 +52,12 @@ class Program:
         return "\n".join(lines + [f"  thread {t}: {name}({a}, {b}, {c})" for t, name, a, b, c in self.moves])
 
 
-def draw(seed: int, folder: str) -> Program:
+def draw(seed: int, directory: str) -> Program:
     r = random.Random(seed)
     nodes = f"sim:{r.choice((1, 1, 2))}x{r.choice((512, 640, 1024))}KiB"
-    nodes += r.choice((",host:64MiB", f",host:1MiB,disk:{folder}:64MiB", f",host:2MiB,disk:{folder}:64MiB"))
+    nodes += r.choice(
+        (",host:64MiB", f",host:1MiB,disk:{directory}:64MiB", f",host:2MiB,disk:{directory}:64MiB")
+    )
     sim = r.choice(("late", "late", f"random:{seed}", "early"))
     stress = r.choice(("", "", "", "evict"))
     threads = r.choice((1, 1, 2, 3))
@@ -167,9 +169,9 @@ def main() -> int:
     seed = int(os.environ.get("INNKEEPER_SEED") or random.randrange(1 << 48))
     wanted = int(os.environ.get("INNKEEPER_STEPS") or 3000)
     steps = evictions = programs = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         while steps < wanted:
-            program = draw(seed + programs, folder)
+            program = draw(seed + programs, directory)
             settings = f"{program.nodes}, {program.sim}, {program.stress or 'no stress'}"
             print(f"seed {program.seed}: {len(program.moves)} steps, {program.threads} threads, {settings}")
             sys.stdout.flush()  # Printed even if it crashes.

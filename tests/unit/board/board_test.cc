@@ -74,13 +74,13 @@ TEST(BoardRecord, AnyBytesAreReadOrRefused) {
 
 class BoardTest : public testing::Test {
  protected:
-  BoardTest() { environment_.set("INNKEEPER_LEASE_DIR", folder_.path()); }
+  BoardTest() { environment_.set("INNKEEPER_LEASE_DIR", directory_.path()); }
 
   std::vector<NodeRow> look() const { return {{"host", GiB(1), Bytes(resident_.load()), GiB(1), 0, 0}}; }
   std::unique_ptr<Publisher> publish() {
     return std::make_unique<Publisher>([this] { return look(); }, 1ms);
   }
-  std::vector<Shown> shown() const { return read(*folder_.directory()); }
+  std::vector<Shown> shown() const { return read(*directory_.directory()); }
   // Waits until one process is listed, with `bytes` resident.
   void wait_for_bytes(int64_t resident) const {
     for (;;) {
@@ -91,7 +91,7 @@ class BoardTest : public testing::Test {
   }
 
   test::Watchdog watchdog_{60s};
-  LeaseDirectory folder_;
+  LeaseDirectory directory_;
   test::Environment environment_;
   std::atomic<int64_t> resident_{5};
 };
@@ -107,19 +107,19 @@ TEST_F(BoardTest, ShowsWhatIsResidentNowUntilItEnds) {
   resident_ = 7;  // Writes a shorter text over a longer one.
   wait_for_bytes(7);
   publisher.reset();
-  EXPECT_EQ(folder_.files(), 0);
+  EXPECT_EQ(directory_.files(), 0);
 }
 
 TEST_F(BoardTest, IsNoLease) {
   const std::unique_ptr<Publisher> publisher = publish();
   wait_for_bytes(5);
-  EXPECT_TRUE(folder_.arbiter().list().value().empty());
-  EXPECT_TRUE(folder_.arbiter().acquire(test::whole(2), test::idle_machine(2)).ok());
+  EXPECT_TRUE(directory_.arbiter().list().value().empty());
+  EXPECT_TRUE(directory_.arbiter().acquire(test::whole(2), test::idle_machine(2)).ok());
   EXPECT_EQ(shown().size(), 1U);
 }
 
-TEST_F(BoardTest, MakesNoFolderAndUsesOneThatComes) {
-  const std::string path = folder_.path() + "-later";
+TEST_F(BoardTest, MakesNoDirectoryAndUsesOneThatComes) {
+  const std::string path = directory_.path() + "-later";
   environment_.set("INNKEEPER_LEASE_DIR", path);
   const std::unique_ptr<Publisher> publisher = publish();
   std::this_thread::sleep_for(20ms);
@@ -131,7 +131,7 @@ TEST_F(BoardTest, MakesNoFolderAndUsesOneThatComes) {
 TEST_F(BoardTest, ComesBackWhenItsFileIsRemoved) {
   const std::unique_ptr<Publisher> publisher = publish();
   wait_for_bytes(5);
-  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+  for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
     if (entry.path().filename() != lease::kLockName) std::filesystem::remove(entry.path());
   wait_for_bytes(5);
 }
@@ -147,10 +147,10 @@ TEST_F(BoardTest, WhatAKilledProcessLeftIsNotShownAndIsRemovedByTheNext) {
   kill(child, SIGKILL);
   test::wait_for(child);
   EXPECT_TRUE(shown().empty());
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
   std::unique_ptr<Publisher> publisher = publish();
   wait_for_bytes(5);
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
 }
 
 TEST_F(BoardTest, AChildOfForkShowsNothingAndLeavesItsParentsFile) {
@@ -169,14 +169,14 @@ TEST_F(BoardTest, AChildOfForkShowsNothingAndLeavesItsParentsFile) {
   resident_ = 6;
   wait_for_bytes(6);
   publisher.reset();
-  EXPECT_EQ(folder_.files(), 0);
+  EXPECT_EQ(directory_.files(), 0);
   close(gate[1]);
   EXPECT_EQ(test::wait_for(child), 0);
   close(gate[0]);
 }
 
 TEST_F(BoardTest, ThingsThatAreNoFilesOfPublishersAreNotShown) {
-  const auto path = [&](const std::string& name) { return folder_.path() + "/" + name; };
+  const auto path = [&](const std::string& name) { return directory_.path() + "/" + name; };
   ASSERT_EQ(mkdir(path("r00000000000000d0").c_str(), 0777), 0);
   ASSERT_EQ(mkfifo(path("r00000000000000f0").c_str(), 0666), 0);
   ASSERT_EQ(symlink("/etc/passwd", path("r0000000000000001").c_str()), 0);
@@ -201,7 +201,7 @@ TEST_F(BoardTest, OneUserShowsSoManyAndNoMore) {
   for (int i = 0; i < kMaxFilesPerUser + 10; ++i) {
     char name[32];
     std::snprintf(name, sizeof name, "/r%016x", static_cast<unsigned>(i));
-    held.push_back(open((folder_.path() + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    held.push_back(open((directory_.path() + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     ASSERT_TRUE(lease::lock_for_life(held.back()));
     ASSERT_EQ(write(held.back(), good.data(), good.size()), ssize_t(good.size()));
   }

@@ -101,7 +101,7 @@ TEST(Machine, ReadsNodes) {
 
 TEST(Machine, GivesEachSimulatedNodeItsOptions) {
   const Result<MachineSpec> spec =
-      parse_machine("sim:2x64MiB", "random:40,card=H100,link=PCIe 5 x16", kHostMemory);
+      parse_machine("sim:2x64MiB", "random:40,gpu=H100,link=PCIe 5 x16", kHostMemory);
   ASSERT_TRUE(spec.ok());
   const NodeSpec& second = spec.value().nodes[1];
   EXPECT_EQ(second.make, NodeMake::sim);
@@ -114,12 +114,12 @@ TEST(Machine, GivesEachSimulatedNodeItsOptions) {
   EXPECT_EQ(second.sim.visibility, sim::Visibility::random);
 }
 
-TEST(Machine, FoldersMayHoldColons) {
+TEST(Machine, DirectoriesMayHoldColons) {
   const test::TemporaryDirectory directory("a:b");
-  const std::filesystem::path& folder = directory.path();
-  const Result<MachineSpec> spec = parse_machine("disk:" + folder.string() + ":1GiB", "", kHostMemory);
+  const std::filesystem::path& path = directory.path();
+  const Result<MachineSpec> spec = parse_machine("disk:" + path.string() + ":1GiB", "", kHostMemory);
   ASSERT_TRUE(spec.ok()) << spec.status().message();
-  EXPECT_EQ(spec.value().nodes.back().path, folder.string());
+  EXPECT_EQ(spec.value().nodes.back().path, path.string());
 }
 
 struct BadCase {
@@ -131,7 +131,7 @@ const BadCase kBadNodes[] = {
     {"gpu:1",
      "\"gpu:1\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB"},
     {"cuda:0,1",
-     "\"1\" is no node (each card is an item of its own: cuda:0,cuda:1); expected auto, cuda, cuda:0:20GiB, "
+     "\"1\" is no node (each GPU is an item of its own: cuda:0,cuda:1); expected auto, cuda, cuda:0:20GiB, "
      "sim:2x64MiB, "
      "host:1GiB or disk:/tmp:8GiB"},
     {"sim:64MiB,",
@@ -185,21 +185,22 @@ const BadCase kBadNodes[] = {
      "\"host:17GiB\": asked 17.0 GiB, but this process may use 16.0 GiB of memory; write a smaller size"},
     {"host:1GiB,host:2GiB", "\"host:2GiB\": host was named before, there is one host memory"},
     {"disk:/tmp:1GiB,disk:/tmp:1GiB", "\"disk:/tmp:1GiB\": disk was named before, there is one spill file"},
-    {"disk", "\"disk\" has no folder, expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB"},
-    {"disk::8GiB", "\"disk::8GiB\" has no folder, expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB"},
-    {"disk:/tmp", "\"disk:/tmp\" has no size, expected disk:FOLDER:SIZE, as in disk:/tmp:8GiB"},
+    {"disk", "\"disk\" has no directory, expected disk:DIRECTORY:SIZE, as in disk:/tmp:8GiB"},
+    {"disk::8GiB", "\"disk::8GiB\" has no directory, expected disk:DIRECTORY:SIZE, as in disk:/tmp:8GiB"},
+    {"disk:/tmp", "\"disk:/tmp\" has no size, expected disk:DIRECTORY:SIZE, as in disk:/tmp:8GiB"},
     {"disk:/tmp:0B",
      "\"disk:/tmp:0B\": a budget of 0 bytes holds nothing, expected 64B or more, as in 64MiB"},
-    {"disk:/no/such/folder:8GiB",
-     "\"disk:/no/such/folder:8GiB\": folder \"/no/such/folder\": No such file or directory, expected a "
-     "folder that is "
+    {"disk:/no/such/directory:8GiB",
+     "\"disk:/no/such/directory:8GiB\": directory \"/no/such/directory\": No such file or directory, "
+     "expected a "
+     "directory that is "
      "there, as in disk:/tmp:8GiB"},
     {"disk:/proc/self/status:8GiB",
-     "\"disk:/proc/self/status:8GiB\": \"/proc/self/status\" is no folder, expected one, as in "
+     "\"disk:/proc/self/status:8GiB\": \"/proc/self/status\" is no directory, expected one, as in "
      "disk:/tmp:8GiB"},
     {"cuda:0,cuda:0:1GiB", "\"cuda:0:1GiB\": cuda:0 was named before"},
     {"cuda,cuda", "\"cuda\": cuda was named before"},
-    {"cuda,cuda:1", "\"cuda:1\": cuda means all cards, so no card can be named beside it"},
+    {"cuda,cuda:1", "\"cuda:1\": cuda means all GPUs, so no GPU can be named beside it"},
     {"auto,host:1GiB",
      "auto names the GPUs and host, so host cannot stand beside it; only a disk can, as in "
      "auto,disk:/tmp:8GiB"},
@@ -228,13 +229,13 @@ TEST(Machine, SaysInOneLineWhatIsWrong) {
   }
 }
 
-TEST(MachineDeathTest, RefusesAFolderThatCannotBeWritten) {
+TEST(MachineDeathTest, RefusesADirectoryThatCannotBeWritten) {
   const test::TemporaryDirectory directory("config-test");
   directory.open_to_all();
-  const std::filesystem::path folder = directory.path() / "locked";
-  std::filesystem::create_directory(folder);
-  std::filesystem::permissions(folder, std::filesystem::perms(0555));
-  const std::string item = "disk:" + folder.string() + ":1GiB";
+  const std::filesystem::path path = directory.path() / "locked";
+  std::filesystem::create_directory(path);
+  std::filesystem::permissions(path, std::filesystem::perms(0555));
+  const std::string item = "disk:" + path.string() + ":1GiB";
   const auto parse_as_a_common_user = [&item] {
     // Root may write anywhere, so the child becomes another user.
     if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
@@ -261,7 +262,7 @@ TEST(SimOptions, AreRead) {
   EXPECT_FALSE(parse_sim_options("late, poison=off").value().poison);
   EXPECT_EQ(parse_sim_options("random").value().seed, 0u);
   const sim::Options full =
-      parse_sim_options("random:18446744073709551615,card=RTX 4090,peer=NVLink 4").value();
+      parse_sim_options("random:18446744073709551615,gpu=RTX 4090,peer=NVLink 4").value();
   EXPECT_EQ(full.seed, UINT64_MAX);
   EXPECT_EQ(full.gpu.name, "RTX 4090");
   EXPECT_EQ(full.peer_link.name, "NVLink 4");
@@ -270,11 +271,11 @@ TEST(SimOptions, AreRead) {
 
 TEST(SimOptions, AGpuComesWithItsUsualLink) {
   EXPECT_EQ(parse_sim_options("").value().host_link.name, "PCIe 4 x16");
-  EXPECT_EQ(parse_sim_options("card=h100").value().host_link.name, "PCIe 5 x16");
-  EXPECT_EQ(parse_sim_options("card=GH200").value().host_link.name, "NVLink-C2C");
-  EXPECT_EQ(parse_sim_options("card=4060ti").value().host_link.name, "PCIe 4 x8");
-  EXPECT_EQ(parse_sim_options("link=PCIe 3 x16,card=H100").value().host_link.name, "PCIe 3 x16");
-  const sim::Options own = parse_sim_options("card=custom:100:500:8GiB,link=custom:48").value();
+  EXPECT_EQ(parse_sim_options("gpu=h100").value().host_link.name, "PCIe 5 x16");
+  EXPECT_EQ(parse_sim_options("gpu=GH200").value().host_link.name, "NVLink-C2C");
+  EXPECT_EQ(parse_sim_options("gpu=4060ti").value().host_link.name, "PCIe 4 x8");
+  EXPECT_EQ(parse_sim_options("link=PCIe 3 x16,gpu=H100").value().host_link.name, "PCIe 3 x16");
+  const sim::Options own = parse_sim_options("gpu=custom:100:500:8GiB,link=custom:48").value();
   EXPECT_DOUBLE_EQ(own.gpu.bytes(), 500e9);
   EXPECT_DOUBLE_EQ(own.host_link.bandwidth, 48e9);
 }
@@ -283,12 +284,12 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
   const BadCase cases[] = {
       {"lazy",
        "\"lazy\" is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
-       "times=told, times=hidden, truth=random:SEED, host=20us, card=NAME, link=NAME or peer=NAME, as in "
-       "random:42,card=H100"},
+       "times=told, times=hidden, truth=random:SEED, host=20us, gpu=NAME, link=NAME or peer=NAME, as in "
+       "random:42,gpu=H100"},
       {"late,,",
        "\"\" is no option; expected late, early, random:SEED, poison=on, poison=off, data=on, data=off, "
-       "times=told, times=hidden, truth=random:SEED, host=20us, card=NAME, link=NAME or peer=NAME, as in "
-       "random:42,card=H100"},
+       "times=told, times=hidden, truth=random:SEED, host=20us, gpu=NAME, link=NAME or peer=NAME, as in "
+       "random:42,gpu=H100"},
       {"random:x", "\"random:x\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"random:", "\"random:\" has no seed from 0 to 18446744073709551615, as in random:42"},
       {"random:-1", "\"random:-1\" has no seed from 0 to 18446744073709551615, as in random:42"},
@@ -305,9 +306,9 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
       {"data=", "\"data=\": expected data=on or data=off"},
       {"late,early", "\"late\" and \"early\" stand together; leave one out"},
       {"random:1,poison=on,late", "\"random:1\" and \"late\" stand together; leave one out"},
-      {"card=A100,card=H100", "\"card=A100\" and \"card=H100\" stand together; leave one out"},
+      {"gpu=A100,gpu=H100", "\"gpu=A100\" and \"gpu=H100\" stand together; leave one out"},
       {"data=off,poison=on", "poison=on has nothing to fill beside data=off; leave one of them out"},
-      {"card=H900", "\"card=H900\" is no GPU that is known; the nearest are H200, H100, and B200"},
+      {"gpu=H900", "\"gpu=H900\" is no GPU that is known; the nearest are H200, H100, and B200"},
       {"link=PCIe 5",
        "\"link=PCIe 5\" is no link that is known; the nearest are PCIe 5 x8, PCIe 5 x16, and PCIe 4 x8"},
   };
@@ -382,7 +383,7 @@ TEST(Machine, ProcessesOfOneMachineShareIt) {
   EXPECT_EQ(summary(parse_machine("host:16GiB", "", kHostMemory, half).value()), "host=16.0 GiB");
 }
 
-TEST(Machine, AListKeepsSimulatedNodesAsCudaKeepsCards) {
+TEST(Machine, AListKeepsSimulatedNodesAsCudaKeepsGpus) {
   const char* nodes = "sim:3x1MiB,host:1GiB";
   const std::pair<const char*, const char*> cases[] = {
       {"1", "sim:1=1.0 MiB host=1.0 GiB"},
@@ -432,7 +433,7 @@ std::vector<int64_t> parted(const char* nodes, Bytes free, Bytes memory, std::st
   return budgets;
 }
 
-TEST(Machine, AnIntegratedCardAndTheHostPartOneMemory) {
+TEST(Machine, AnIntegratedGpuAndTheHostPartOneMemory) {
   using Budgets = std::vector<int64_t>;
   EXPECT_EQ(parted("cuda:0,host", GiB(80), GiB(100)), (Budgets{GiB(60).count(), GiB(5).count()}));
   EXPECT_EQ(parted("cuda:0,host:30GiB", GiB(80), GiB(100)), (Budgets{GiB(40).count(), GiB(30).count()}));
@@ -449,30 +450,30 @@ TEST(Machine, AnIntegratedCardAndTheHostPartOneMemory) {
   EXPECT_TRUE(parted("cuda:0:60GiB,host:50GiB", GiB(80), GiB(100), &why).empty());
   EXPECT_EQ(
       why,
-      "INNKEEPER_NODES: cuda:0's 60.0 GiB and host's 50.0 GiB are of one memory, since the card shares the "
+      "INNKEEPER_NODES: cuda:0's 60.0 GiB and host's 50.0 GiB are of one memory, since the GPU shares the "
       "host's, and it has 100.0 GiB; name less");
 }
 
-TEST(Machine, CardsArePartedAmongProcesses) {
-  using Cards = std::vector<int>;
-  EXPECT_EQ(LocalShare().cards(3), (Cards{0, 1, 2}));
-  EXPECT_EQ((LocalShare{1, 2}.cards(4)), (Cards{2, 3}));
-  EXPECT_EQ((LocalShare{1, 2}.cards(5)), (Cards{2, 3})) << "as many for each";
-  EXPECT_EQ((LocalShare{2, 3}.cards(2)), Cards{0});
+TEST(Machine, GpusArePartedAmongProcesses) {
+  using Gpus = std::vector<int>;
+  EXPECT_EQ(LocalShare().gpus(3), (Gpus{0, 1, 2}));
+  EXPECT_EQ((LocalShare{1, 2}.gpus(4)), (Gpus{2, 3}));
+  EXPECT_EQ((LocalShare{1, 2}.gpus(5)), (Gpus{2, 3})) << "as many for each";
+  EXPECT_EQ((LocalShare{2, 3}.gpus(2)), Gpus{0});
   EXPECT_EQ((LocalShare{2, 3}.sharers(2)), 2);
   EXPECT_EQ((LocalShare{1, 3}.sharers(2)), 1);
   EXPECT_EQ((LocalShare{1, 2}.sharers(4)), 1);
-  EXPECT_EQ((LocalShare{1, 2}.cards(0)), Cards{});
+  EXPECT_EQ((LocalShare{1, 2}.gpus(0)), Gpus{});
   for (int visible = 1; visible < 12; ++visible) {
     for (int count = 1; count < 12; ++count) {
       std::vector<int> owners(static_cast<size_t>(visible));
       for (int rank = 0; rank < count; ++rank) {
-        for (const int card : LocalShare{rank, count}.cards(visible)) ++owners.at(static_cast<size_t>(card));
+        for (const int gpu : LocalShare{rank, count}.gpus(visible)) ++owners.at(static_cast<size_t>(gpu));
       }
       for (int rank = 0; rank < count; ++rank) {
         const LocalShare share{rank, count};
-        for (const int card : share.cards(visible))
-          EXPECT_EQ(owners[static_cast<size_t>(card)], share.sharers(visible)) << visible << " " << count;
+        for (const int gpu : share.gpus(visible))
+          EXPECT_EQ(owners[static_cast<size_t>(gpu)], share.sharers(visible)) << visible << " " << count;
       }
     }
   }

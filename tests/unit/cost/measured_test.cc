@@ -47,7 +47,7 @@ class KeptRatesTest : public testing::Test {
     std::string pattern = testing::TempDir() + "/rates.XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     top_ = pattern;
-    folder_ = (top_ / "cache" / "gpus").string();
+    directory_ = (top_ / "cache" / "gpus").string();
   }
   void TearDown() override { fs::remove_all(top_); }
 
@@ -61,17 +61,17 @@ class KeptRatesTest : public testing::Test {
             .measured = {Precision::fp16, 6e14, 3e12, 5.5e10, 5.1e10}};
   }
   void write(const std::string& uuid, const std::string& text) const {
-    fs::create_directories(folder_);
-    std::ofstream(fs::path(folder_) / (uuid + ".rates")) << text;
+    fs::create_directories(directory_);
+    std::ofstream(fs::path(directory_) / (uuid + ".rates")) << text;
   }
 
   fs::path top_;
-  std::string folder_;
+  std::string directory_;
 };
 
 TEST_F(KeptRatesTest, AreReadBackAsTheyWere) {
-  ASSERT_TRUE(keep_rates(folder_, some()).ok());
-  const KeptRates found = kept_rates(folder_, some().uuid).value();
+  ASSERT_TRUE(keep_rates(directory_, some()).ok());
+  const KeptRates found = kept_rates(directory_, some().uuid).value();
   EXPECT_EQ(found.name, "A GPU");
   EXPECT_EQ(found.time, 1'700'000'000);
   EXPECT_EQ(found.measured.precision, Precision::fp16);
@@ -80,7 +80,7 @@ TEST_F(KeptRatesTest, AreReadBackAsTheyWere) {
   EXPECT_EQ(found.measured.in, 5.5e10);
   EXPECT_EQ(found.measured.out, 5.1e10);
   EXPECT_TRUE(found.holds_for(some()));
-  EXPECT_EQ(all_kept_rates(folder_).size(), 1u);
+  EXPECT_EQ(all_kept_rates(directory_).size(), 1u);
 }
 
 TEST_F(KeptRatesTest, HoldForTheSameMachineAlone) {
@@ -100,8 +100,8 @@ TEST_F(KeptRatesTest, HoldForTheSameMachineAlone) {
 }
 
 TEST_F(KeptRatesTest, OfDamagedFilesThereAreNone) {
-  ASSERT_TRUE(keep_rates(folder_, some()).ok());
-  std::ifstream file(fs::path(folder_) / (some().uuid + ".rates"));
+  ASSERT_TRUE(keep_rates(directory_, some()).ok());
+  std::ifstream file(fs::path(directory_) / (some().uuid + ".rates"));
   const std::string whole((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = whole;
@@ -125,10 +125,10 @@ TEST_F(KeptRatesTest, OfDamagedFilesThereAreNone) {
                                  std::string(1 << 20, ' ') + whole};
   for (const std::string& text : damaged) {
     write(some().uuid, text);
-    EXPECT_FALSE(kept_rates(folder_, some().uuid).has_value()) << text.substr(0, 200);
+    EXPECT_FALSE(kept_rates(directory_, some().uuid).has_value()) << text.substr(0, 200);
   }
   write(some().uuid, whole);
-  EXPECT_TRUE(kept_rates(folder_, some().uuid).has_value());
+  EXPECT_TRUE(kept_rates(directory_, some().uuid).has_value());
 }
 
 TEST_F(KeptRatesTest, ANameCannotLeadElsewhere) {
@@ -136,14 +136,14 @@ TEST_F(KeptRatesTest, ANameCannotLeadElsewhere) {
   for (const std::string& uuid : {std::string("../../elsewhere"), std::string("a/b"), std::string(""),
                                   std::string("."), std::string(500, 'a')}) {
     rates.uuid = uuid;
-    EXPECT_EQ(keep_rates(folder_, rates).code(), Code::invalid_argument) << uuid;
-    EXPECT_FALSE(kept_rates(folder_, uuid).has_value());
+    EXPECT_EQ(keep_rates(directory_, rates).code(), Code::invalid_argument) << uuid;
+    EXPECT_FALSE(kept_rates(directory_, uuid).has_value());
   }
 }
 
 TEST_F(KeptRatesTest, SayWhyTheyCannotBeKept) {
   EXPECT_EQ(keep_rates("", some()).code(), Code::unavailable);
-  std::ofstream(top_ / "file") << "no folder";
+  std::ofstream(top_ / "file") << "no directory";
   const Status kept = keep_rates((top_ / "file").string(), some());
   EXPECT_EQ(kept.code(), Code::unavailable);
   EXPECT_NE(kept.message().find((top_ / "file").string()), std::string::npos) << kept.message();
@@ -153,44 +153,44 @@ TEST_F(KeptRatesTest, SayWhyTheyCannotBeKept) {
 TEST_F(KeptRatesTest, AreKeptWhateverTheDriverSays) {
   KeptRates rates = some();
   rates.name = "GPU \xff\xfe\"\n";
-  ASSERT_TRUE(keep_rates(folder_, rates).ok());
-  EXPECT_TRUE(kept_rates(folder_, rates.uuid).has_value());
+  ASSERT_TRUE(keep_rates(directory_, rates).ok());
+  EXPECT_TRUE(kept_rates(directory_, rates.uuid).has_value());
 }
 
 TEST_F(KeptRatesTest, AreClearedButNothingElse) {
   KeptRates rates = some();
-  ASSERT_TRUE(keep_rates(folder_, rates).ok());
+  ASSERT_TRUE(keep_rates(directory_, rates).ok());
   rates.uuid = "GPU-2";
-  ASSERT_TRUE(keep_rates(folder_, rates).ok());
-  std::ofstream(fs::path(folder_) / "notes.txt") << "mine";
-  std::ofstream(fs::path(folder_) / "GPU-2.rates.a1b2c3.new") << "a killed writer's";
-  fs::create_directory(fs::path(folder_) / "GPU-3.rates");
-  EXPECT_EQ(clear_kept_rates(folder_).value(), 2);
-  EXPECT_EQ(clear_kept_rates(folder_).value(), 0);
-  EXPECT_FALSE(fs::exists(fs::path(folder_) / "GPU-2.rates.a1b2c3.new"));
-  EXPECT_TRUE(fs::exists(fs::path(folder_) / "GPU-3.rates")) << "a directory is none of ours";
-  EXPECT_TRUE(fs::exists(fs::path(folder_) / "notes.txt"));
-  EXPECT_TRUE(all_kept_rates(folder_).empty());
+  ASSERT_TRUE(keep_rates(directory_, rates).ok());
+  std::ofstream(fs::path(directory_) / "notes.txt") << "mine";
+  std::ofstream(fs::path(directory_) / "GPU-2.rates.a1b2c3.new") << "a killed writer's";
+  fs::create_directory(fs::path(directory_) / "GPU-3.rates");
+  EXPECT_EQ(clear_kept_rates(directory_).value(), 2);
+  EXPECT_EQ(clear_kept_rates(directory_).value(), 0);
+  EXPECT_FALSE(fs::exists(fs::path(directory_) / "GPU-2.rates.a1b2c3.new"));
+  EXPECT_TRUE(fs::exists(fs::path(directory_) / "GPU-3.rates")) << "a directory is none of ours";
+  EXPECT_TRUE(fs::exists(fs::path(directory_) / "notes.txt"));
+  EXPECT_TRUE(all_kept_rates(directory_).empty());
   EXPECT_EQ(clear_kept_rates((top_ / "nothing").string()).value(), 0);
   EXPECT_EQ(clear_kept_rates("").value(), 0);
 }
 
 TEST_F(KeptRatesTest, WhatCannotBeClearedIsSaid) {
-  ASSERT_TRUE(keep_rates(folder_, some()).ok());
+  ASSERT_TRUE(keep_rates(directory_, some()).ok());
   const fs::path elsewhere = top_ / "file";
-  std::ofstream(elsewhere) << "no folder";
+  std::ofstream(elsewhere) << "no directory";
   EXPECT_FALSE(clear_kept_rates(elsewhere.string()).ok());
 }
 
 // Threads of a process share its number, as processes of several containers may.
 TEST_F(KeptRatesTest, WritersOfOneNumberSpoilNothing) {
-  ASSERT_TRUE(keep_rates(folder_, some()).ok());
+  ASSERT_TRUE(keep_rates(directory_, some()).ok());
   std::atomic<int> failed = 0;
   std::vector<std::thread> writers;
   for (int i = 0; i < 8; ++i) {
     writers.emplace_back([&] {
       for (int j = 0; j < 100; ++j) {
-        if (!keep_rates(folder_, some()).ok() || !kept_rates(folder_, some().uuid)) ++failed;
+        if (!keep_rates(directory_, some()).ok() || !kept_rates(directory_, some().uuid)) ++failed;
       }
     });
   }
@@ -199,9 +199,9 @@ TEST_F(KeptRatesTest, WritersOfOneNumberSpoilNothing) {
 }
 
 TEST_F(KeptRatesTest, LeaveNoDraftBehind) {
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(keep_rates(folder_, some()).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(keep_rates(directory_, some()).ok());
   int files = 0;
-  for (const auto& entry : fs::directory_iterator(folder_)) files += entry.is_regular_file() ? 1 : 0;
+  for (const auto& entry : fs::directory_iterator(directory_)) files += entry.is_regular_file() ? 1 : 0;
   EXPECT_EQ(files, 1);
 }
 

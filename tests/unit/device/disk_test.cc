@@ -87,7 +87,7 @@ class Disk : public testing::TestWithParam<bool> {  // Parameter: whether the di
   }
   void open(Bytes capacity) {
     Result<std::unique_ptr<DiskDevice>> disk =
-        DiskDevice::open({.path = folder_,
+        DiskDevice::open({.path = path_,
                           .capacity = capacity,
                           .direct = GetParam(),
                           .calls = {faulty_write, faulty_read, faulty_reserve}});
@@ -121,17 +121,17 @@ class Disk : public testing::TestWithParam<bool> {  // Parameter: whether the di
   }
 
   const test::TemporaryDirectory directory_{"disk-test", test::TemporaryDirectory::Medium::disk};
-  const std::string folder_ = directory_.path().string();
+  const std::string path_ = directory_.path().string();
   std::unique_ptr<DiskDevice> disk_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Modes, Disk, testing::Values(true, false),
                          [](const auto& test) { return test.param ? "Direct" : "Cached"; });
 
-TEST_P(Disk, LeavesNoFileInItsFolder) {
+TEST_P(Disk, LeavesNoFileInItsDirectory) {
   const Memory memory = take(MiB(1));
   ASSERT_TRUE(write(memory, noise(1 << 20)).ok());
-  EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "I11";
+  EXPECT_TRUE(std::filesystem::is_empty(path_)) << "I11";
 }
 
 TEST_P(Disk, CapacityIsHardAndSaidInNumbers) {
@@ -141,8 +141,7 @@ TEST_P(Disk, CapacityIsHardAndSaidInNumbers) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), Code::out_of_memory);
   EXPECT_EQ(second.status().message(), "disk is full: asked 8192 B, in use 12.0 KiB of 16.0 KiB in \"" +
-                                           folder_ +
-                                           "\"; a larger disk node in INNKEEPER_NODES gives it more");
+                                           path_ + "\"; a larger disk node in INNKEEPER_NODES gives it more");
   EXPECT_EQ(disk_->live(), KiB(12));
   first.reset();
   take(KiB(16));
@@ -169,7 +168,7 @@ TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), Code::out_of_memory);
   EXPECT_EQ(second.status().message(),
-            "disk: asked 32.0 KiB, \"" + folder_ +
+            "disk: asked 32.0 KiB, \"" + path_ +
                 "\" cannot hold more than the 48.0 KiB it has: No space left on device");
   EXPECT_EQ(disk_->live(), KiB(48));
   ASSERT_TRUE(write(first, noise(48 << 10)).ok());
@@ -205,18 +204,18 @@ TEST_P(Disk, FailedWritesAreToldNowAndWhenRead) {
     disk_faults.write_error = error;
     const Status status = write(memory, bytes);
     EXPECT_EQ(status.code(), Code::io_error);
-    EXPECT_EQ(status.message(), "disk: write of 65536 bytes at offset 0 of the file in \"" + folder_ +
+    EXPECT_EQ(status.message(), "disk: write of 65536 bytes at offset 0 of the file in \"" + path_ +
                                     "\" stopped after 0: " + std::strerror(error));
     disk_faults.write_error = 0;
     std::vector<char> back(bytes.size());
     EXPECT_EQ(read(back, memory).message(),
-              "disk: 64.0 KiB cannot be read, their last write to \"" + folder_ + "\" failed");
+              "disk: 64.0 KiB cannot be read, their last write to \"" + path_ + "\" failed");
     ASSERT_TRUE(write(memory, bytes).ok());
     EXPECT_TRUE(read(back, memory).ok());
   }
   disk_faults.short_writes = true;
   EXPECT_EQ(write(memory, bytes).message(), "disk: write of 65536 bytes at offset 0 of the file in \"" +
-                                                folder_ + "\" stopped after 61440: no more bytes");
+                                                path_ + "\" stopped after 61440: no more bytes");
 }
 
 TEST_P(Disk, FailedReadsAreTold) {
@@ -225,12 +224,12 @@ TEST_P(Disk, FailedReadsAreTold) {
   ASSERT_TRUE(write(memory, bytes).ok());
   std::vector<char> back(bytes.size());
   disk_faults.read_error = EIO;
-  EXPECT_EQ(read(back, memory).message(), "disk: read of 65536 bytes at offset 0 of the file in \"" +
-                                              folder_ + "\" stopped after 0: Input/output error");
+  EXPECT_EQ(read(back, memory).message(), "disk: read of 65536 bytes at offset 0 of the file in \"" + path_ +
+                                              "\" stopped after 0: Input/output error");
   disk_faults.read_error = 0;
   disk_faults.short_reads = true;
-  EXPECT_EQ(read(back, memory).message(), "disk: read of 65536 bytes at offset 0 of the file in \"" +
-                                              folder_ + "\" stopped after 61440: no more bytes");
+  EXPECT_EQ(read(back, memory).message(), "disk: read of 65536 bytes at offset 0 of the file in \"" + path_ +
+                                              "\" stopped after 61440: no more bytes");
   disk_faults.short_reads = false;
   ASSERT_TRUE(read(back, memory).ok()) << "the disk is well again";
   EXPECT_EQ(back, bytes);
@@ -243,7 +242,7 @@ TEST_P(Disk, AChangedBitIsNoticed) {
   disk_faults.flip_a_bit = true;
   const Status status = read(back, memory);
   EXPECT_EQ(status.code(), Code::io_error);
-  EXPECT_EQ(status.message(), "disk: 4000 bytes at offset 0 of the file in \"" + folder_ +
+  EXPECT_EQ(status.message(), "disk: 4000 bytes at offset 0 of the file in \"" + path_ +
                                   "\" came back changed (checksum): the disk or its memory is faulty");
 }
 
@@ -319,13 +318,13 @@ TEST_P(Disk, ASmallUlimitIsAFailureAndNotASignal) {
   const Result<Memory> beyond = disk_->allocate(MiB(2));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_TRUE(fits.ok()) << fits.status().message();
-  EXPECT_EQ(beyond.status().message(), "disk: asked 2.0 MiB, the file in \"" + folder_ +
+  EXPECT_EQ(beyond.status().message(), "disk: asked 2.0 MiB, the file in \"" + path_ +
                                            "\" is 1.0 MiB long and may be 1.0 MiB (ulimit -f)");
 }
 
 TEST(DiskOpen, SaysWhatIsWrong) {
-  EXPECT_EQ(DiskDevice::open("/no/such/folder", MiB(1)).status().message(),
-            "disk: no spill file in \"/no/such/folder\": No such file or directory");
+  EXPECT_EQ(DiskDevice::open("/no/such/directory", MiB(1)).status().message(),
+            "disk: no spill file in \"/no/such/directory\": No such file or directory");
   EXPECT_EQ(DiskDevice::open("/tmp", Bytes(0)).status().message(),
             "disk: a capacity of 0 B, expected 1 B to 32 TiB, as in disk:/tmp:8GiB");
   disk_faults.write_error = ENOSPC;

@@ -15,7 +15,7 @@
 namespace innkeeper {
 namespace {
 
-TEST(Numa, ACardsNodeIsWhatTheSystemSays) {
+TEST(Numa, AGpusNodeIsWhatTheSystemSays) {
   const test::TemporaryDirectory directory("numa-test");
   const std::filesystem::path& sys = directory.path();
   for (const auto& [address, text] : {std::pair("0000:3b:00.0", "1\n"), std::pair("0000:5e:00.0", "-1\n"),

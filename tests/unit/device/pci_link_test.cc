@@ -17,21 +17,21 @@ namespace fs = std::filesystem;
 class PciLink : public testing::Test {
  protected:
   void SetUp() override {
-    fs::create_directories(card);
+    fs::create_directories(gpu);
     fs::create_directories(sys / "bus/pci/devices");
     fs::create_directory_symlink("../../../devices/0000:00:01.0/0000:3b:00.0", by_address);
   }
 
   void say(const char* speed, const char* width, const char* ports_speed) const {
-    std::ofstream(card / "max_link_speed") << speed;
-    std::ofstream(card / "current_link_width") << width;
-    std::ofstream(card.parent_path() / "max_link_speed") << ports_speed;
+    std::ofstream(gpu / "max_link_speed") << speed;
+    std::ofstream(gpu / "current_link_width") << width;
+    std::ofstream(gpu.parent_path() / "max_link_speed") << ports_speed;
   }
   std::optional<double> bandwidth() const { return pci_link_bandwidth("0000:3b:00.0", sys); }
 
   const test::TemporaryDirectory directory{"pci-link-test"};
   const fs::path& sys = directory.path();
-  const fs::path card = sys / "devices/0000:00:01.0/0000:3b:00.0";
+  const fs::path gpu = sys / "devices/0000:00:01.0/0000:3b:00.0";
   const fs::path by_address = sys / "bus/pci/devices/0000:3b:00.0";
 };
 
@@ -42,11 +42,11 @@ TEST_F(PciLink, IsWhatItsLanesWereMadeFor) {
   EXPECT_NEAR(bandwidth().value_or(0), 13.4e9, 0.1e9);
 }
 
-TEST_F(PciLink, IsAsSlowAsThePortThatTheCardIsIn) {
+TEST_F(PciLink, IsAsSlowAsThePortThatTheGpuIsIn) {
   say("32.0 GT/s PCIe\n", "16\n", "16.0 GT/s PCIe\n");
   EXPECT_NEAR(bandwidth().value_or(0), 27e9, 1e9);
   say("16.0 GT/s PCIe\n", "16\n", "Unknown\n");
-  EXPECT_NEAR(bandwidth().value_or(0), 27e9, 1e9) << "the card's own, where nothing is known of the port";
+  EXPECT_NEAR(bandwidth().value_or(0), 27e9, 1e9) << "the GPU's own, where nothing is known of the port";
 }
 
 TEST_F(PciLink, OfTheFirstGenerationsNeedsTenBitsForEight) {

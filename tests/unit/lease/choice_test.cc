@@ -29,13 +29,13 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 // A has the most free memory. B has the largest free part, the smallest share of its power limit, and the
 // least load.
 const std::string kTwo =
-    "card " + std::string(kA) +
+    "gpu " + std::string(kA) +
     "\n bus 00000000:01:00.0\n name X\n memory 80G 0 40G\n utilization 90 0\n power 300 "
-    "400\n temperature 50\ncard " +
+    "400\n temperature 50\ngpu " +
     kB + "\n bus 00000000:02:00.0\n name X\n memory 20G 0 0\n utilization 10 0\n power 100 400\n";
 const std::string kAmdTwo =
-    "card cccccccccccccccc\n bus 0000:03:00.0\n memory 192G 0 0\n"
-    "card dddddddddddddddd\n bus 0000:04:00.0\n memory 192G 0 1G\n";
+    "gpu cccccccccccccccc\n bus 0000:03:00.0\n memory 192G 0 0\n"
+    "gpu dddddddddddddddd\n bus 0000:04:00.0\n memory 192G 0 1G\n";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -45,14 +45,14 @@ std::string variable(const char* name) {
 class ChoiceTest : public testing::Test {
  protected:
   ChoiceTest() {
-    environment_.set("INNKEEPER_LEASE_DIR", folder_.path());
+    environment_.set("INNKEEPER_LEASE_DIR", directory_.path());
     for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
                              "CUDA_DEVICE_ORDER", "INNKEEPER_LEASE", "INNKEEPER_LEASE_FD"})
       environment_.remove(name);
   }
   static Uuids uuids(const ChoiceRequest& request) { return auto_choice(request).uuids(); }
 
-  test::LeaseDirectory folder_;
+  test::LeaseDirectory directory_;
   test::Environment environment_;
 };
 
@@ -88,7 +88,7 @@ TEST_F(ChoiceTest, IsShownUntilItEnds) {
       EXPECT_EQ(second.memory(), std::nullopt);
       EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), std::string(kB) + "," + kA);
       EXPECT_EQ(second.ordinals(), std::vector<int>{1});
-      EXPECT_EQ(folder_.files(), 2);
+      EXPECT_EQ(directory_.files(), 2);
       Choice moved = std::move(second);
       EXPECT_EQ(moved.ordinals(), std::vector<int>{1});
       second = auto_choice();  // shares
@@ -102,7 +102,7 @@ TEST_F(ChoiceTest, IsShownUntilItEnds) {
   }
   EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "1,0");
   EXPECT_EQ(variable("ROCR_VISIBLE_DEVICES"), "not set");
-  EXPECT_EQ(folder_.files(), 0);
+  EXPECT_EQ(directory_.files(), 0);
   // A variable that the program sets meanwhile stays as the program set it.
   {
     const Choice choice = auto_choice();
@@ -156,7 +156,7 @@ TEST_F(ChoiceTest, ErrorsCarryTheNumbers) {
   environment_.set("CUDA_VISIBLE_DEVICES", "");
   EXPECT_EQ(refusal<std::runtime_error>({}), "CUDA_VISIBLE_DEVICES gives this process no GPU");
   EXPECT_EQ(variable("CUDA_VISIBLE_DEVICES"), "");
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
 }
 
 TEST_F(ChoiceTest, ALeaseIsWholeUnlessBytesAreNamedAndChanges) {
@@ -268,7 +268,7 @@ TEST_F(ChoiceTest, TheAllocatorsPartLeavesTheContextRoom) {
   EXPECT_EQ(auto_choice().memory_fractions(), std::vector<double>{1});
 }
 
-TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
+TEST_F(ChoiceTest, OneVendorsGpusAloneAreChosenAndShown) {
   const test::FakeGpus nvidia(kTwo);
   const test::FakeAmdGpus amd(kAmdTwo);
   environment_.set("HIP_VISIBLE_DEVICES", "1,0");
@@ -308,11 +308,11 @@ TEST_F(ChoiceTest, OneVendorsCardsAloneAreChosenAndShown) {
 TEST_F(ChoiceTest, WhatIsShownIsReadBack) {
   const test::FakeGpus nvidia(kTwo);
   const test::FakeAmdGpus amd(kAmdTwo);
-  const telemetry::Snapshot cards = telemetry::snapshot(telemetry::Wanted::nothing);
+  const telemetry::Snapshot gpus = telemetry::snapshot(telemetry::Wanted::nothing);
   const telemetry::Variables odd{"1", "0x1", "0", std::nullopt};
   for (const Uuids& shown : {Uuids{}, Uuids{kB}, Uuids{kB, kA}, Uuids{kD}, Uuids{kD, kC}, Uuids{kA, kD}}) {
     for (const telemetry::Variables& before : {telemetry::Variables(), odd})
-      EXPECT_EQ(visible_with(showing(by_vendor(shown, cards), before), cards).uuids, shown);
+      EXPECT_EQ(visible_with(showing(by_vendor(shown, gpus), before), gpus).uuids, shown);
   }
 }
 

@@ -72,7 +72,7 @@ TEST_F(LeaseClock, WhoAskedFirstIsServedFirst) {
     const auto look = [&]() -> Result<Machine> { return machine_; };
     std::atomic<int> served{0}, first{0}, second{0};
     const auto wait_in_line = [&](std::atomic<int>& when) {
-      Arbiter own = folder_.arbiter();
+      Arbiter own = directory_.arbiter();
       const Result<Lease> lease = own.acquire(waiting(whole()), look);
       EXPECT_TRUE(lease.ok()) << lease.status().message();
       when = ++served;
@@ -97,7 +97,7 @@ TEST_F(LeaseClock, APlaceIsNotLostByIt) {
   std::atomic<bool> give_up{false};
   std::thread waiter([&] {
     const auto look = [&]() -> Result<Machine> { return machine_; };
-    Arbiter own = folder_.arbiter();
+    Arbiter own = directory_.arbiter();
     EXPECT_FALSE(own.acquire(waiting(whole()), look, [&] { return give_up.load(); }).ok());
   });
   ASSERT_TRUE(soon([&] { return places() == 1; }));

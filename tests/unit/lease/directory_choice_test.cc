@@ -46,7 +46,7 @@ class DirectoryChoiceTest : public ::testing::Test {
     return statx(AT_FDCWD, base_.c_str(), 0, STATX_BTIME, &about) == 0 && (about.stx_mask & STATX_BTIME) != 0;
   }
 
-  const test::TemporaryDirectory directory_{"folder-test"};
+  const test::TemporaryDirectory directory_{"directory-test"};
   const std::string base_ = directory_.path().string();
   std::vector<std::string> paths_;
 };
@@ -86,7 +86,7 @@ TEST_F(DirectoryChoiceTest, OfOthersTheOneThatWasMadeFirst) {
 TEST_F(DirectoryChoiceTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
   make(1, geteuid() == 0 ? 12345 : geteuid());
   ASSERT_EQ(symlink(paths_[1].c_str(), paths_[0].c_str()), 0);
-  EXPECT_EQ(chosen(), "cannot open the lease folder " + paths_[0] +
+  EXPECT_EQ(chosen(), "cannot open the lease directory " + paths_[0] +
                           ": Not a directory; `innkeeper setup`, as root, makes one that is used before it");
   ASSERT_EQ(unlink(paths_[0].c_str()), 0);
   std::ofstream(paths_[0]).close();
@@ -99,7 +99,7 @@ TEST_F(DirectoryChoiceTest, OneThatCannotBeUsedIsAnErrorUnlessThereIsRoots) {
   EXPECT_NE(opened->others()[0].why.find("Not a directory"), std::string::npos);
 }
 
-TEST_F(DirectoryChoiceTest, WithoutTheStickyBitAGroupsFolderIsRefusedToo) {
+TEST_F(DirectoryChoiceTest, WithoutTheStickyBitAGroupsDirectoryIsRefusedToo) {
   make(0, geteuid(), 02775);
   EXPECT_NE(chosen().find("everybody of its group may remove everybody's leases: chmod +t " + paths_[0]),
             std::string::npos)
@@ -149,7 +149,7 @@ TEST_F(DirectoryChoiceTest, WhatIsNotSeenByOthersIsNotGranted) {
   EXPECT_TRUE(Arbiter(Directory::open_best(paths_).value()).acquire(share(GiB(1)), machine).ok());
 }
 
-TEST_F(DirectoryChoiceTest, AFolderThatWasMovedAwayIsAnother) {
+TEST_F(DirectoryChoiceTest, ADirectoryThatWasMovedAwayIsAnother) {
   const auto directory = Directory::open(paths_[0]).value();
   Arbiter arbiter(directory);
   EXPECT_TRUE(arbiter.acquire(share(GiB(1)), idle_machine(1)).ok());

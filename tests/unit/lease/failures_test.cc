@@ -41,7 +41,7 @@ TEST_F(LeaseFailures, WithoutDescriptorsNothingIsGrantedTwice) {
   }));
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(lease.intact());
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
 }
 
 TEST_F(LeaseFailures, WhatCannotBeAskedIsNotDead) {
@@ -52,7 +52,7 @@ TEST_F(LeaseFailures, WhatCannotBeAskedIsNotDead) {
 
 // A job whose life file cannot be read at the moment is not lost.
 TEST_F(LeaseFailures, AJobsLifeThatCannotBeReadIsNotOver) {
-  const std::string path = folder_.path() + "/life";
+  const std::string path = directory_.path() + "/life";
   EXPECT_FALSE(queue::look(path).present);
   const OpenFile held = queue::begin_life(path).value();
   EXPECT_EQ(wait_for(in_child([&] {

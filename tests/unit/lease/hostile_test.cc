@@ -179,11 +179,11 @@ TEST_F(LeaseHostileTest, DeadLeasesOfOthersAreSkipped) {
                  return 0;
                }),
             0);
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
   EXPECT_EQ(as(kVillain, [&] { return arbiter_.acquire(whole(2), machine_).ok() ? 0 : 1; }), 0);
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
   EXPECT_EQ(as(kVictim, [&] { return arbiter_.acquire(whole(2), machine_).ok() ? 0 : 1; }), 0);
-  EXPECT_EQ(folder_.files(), 0);
+  EXPECT_EQ(directory_.files(), 0);
 }
 
 // A file that other users cannot read claims none of their memory and blocks no user.

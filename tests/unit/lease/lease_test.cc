@@ -25,7 +25,7 @@ class LeaseTest : public LeaseFixture {
   }
 };
 
-TEST_F(LeaseTest, GrantsUntilTheCardIsPromised) {
+TEST_F(LeaseTest, GrantsUntilTheGpuIsPromised) {
   Lease first = arbiter_.acquire(share(GiB(50)), machine_).value();
   Lease second = arbiter_.acquire(share(GiB(50)), machine_).value();
   EXPECT_NE(first.uuids(), second.uuids());
@@ -39,13 +39,13 @@ TEST_F(LeaseTest, GrantsUntilTheCardIsPromised) {
   EXPECT_FALSE(first.held());
   EXPECT_TRUE(arbiter_.acquire(share(GiB(80)), machine_).ok());
   second.release();
-  EXPECT_EQ(folder_.files(), 0);
+  EXPECT_EQ(directory_.files(), 0);
 }
 
 TEST_F(LeaseTest, GangsAreAllOrNothing) {
   const Lease one = arbiter_.acquire(share(GiB(70)), machine_).value();
   EXPECT_EQ(arbiter_.acquire(share(GiB(20), 2), machine_).status().code(), Code::busy);
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
   const Lease both = arbiter_.acquire(share(GiB(10), 2), machine_).value();
   EXPECT_EQ(both.uuids(), "GPU-1000,GPU-1001");
 }
@@ -72,10 +72,10 @@ TEST_F(LeaseTest, AKilledHoldersLeaseIsGone) {
   EXPECT_EQ(arbiter_.acquire(whole(), machine_).status().code(), Code::busy);
   kill(child, SIGKILL);
   EXPECT_EQ(wait_for(child), 128 + SIGKILL);
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
   const Result<Lease> lease = arbiter_.acquire(whole(2), machine_);
   EXPECT_TRUE(lease.ok()) << lease.status().message();
-  EXPECT_EQ(folder_.files(), 1);  // The dead lease's file was removed.
+  EXPECT_EQ(directory_.files(), 1);  // The dead lease's file was removed.
   close(ready[0]), close(ready[1]);
 }
 
@@ -206,7 +206,7 @@ TEST_F(LeaseTest, AdoptRefusesWhatIsNoLease) {
   EXPECT_EQ(arbiter_.adopt(file).status().code(), Code::invalid_argument);
   Lease lease = arbiter_.acquire(whole(), machine_).value();
   // Another descriptor of the process is not the lease's.
-  const int other = open((folder_.path() + "/l" + lease.id()).c_str(), O_RDWR | O_CLOEXEC);
+  const int other = open((directory_.path() + "/l" + lease.id()).c_str(), O_RDWR | O_CLOEXEC);
   EXPECT_EQ(arbiter_.adopt(other).status().code(), Code::invalid_argument);
   const int copy = dup(lease.descriptor());
   lease.release();
@@ -283,7 +283,7 @@ TEST_F(LeaseTest, ThreadsExcludeEachOther) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(granted, 0);
-  EXPECT_EQ(folder_.files(), 0);
+  EXPECT_EQ(directory_.files(), 0);
 }
 
 // ---- The line
@@ -337,11 +337,11 @@ TEST_F(LeaseTest, WaitingEndsWithItsLimitAndLeavesTheLine) {
   const Status status = arbiter_.acquire(request, look()).status();
   EXPECT_EQ(status.code(), Code::busy);
   EXPECT_EQ(status.message().substr(0, 7), "waited ") << status.message();
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
   request.wait_limit.reset();
   const Status given_up = arbiter_.acquire(request, look(), [] { return true; }).status();
   EXPECT_EQ(given_up.message().substr(0, 9), "given up ") << given_up.message();
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
 }
 
 // The arbiter grants in order of arrival, independent of the order in which waiters wake.
@@ -395,7 +395,7 @@ TEST_F(LeaseTest, BigRequestsAreNotStarved) {
 }
 
 // Other requests may use memory that a place does not need, but not memory that it waits for.
-TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
+TEST_F(LeaseTest, APlaceKeepsItsGpusAndNoMore) {
   const Lease first = arbiter_.acquire(share(GiB(70)), machine_).value();   // Granted on GPU-1000.
   const Lease second = arbiter_.acquire(share(GiB(40)), machine_).value();  // Granted on GPU-1001.
   const pid_t waiter =
@@ -406,7 +406,7 @@ TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
   EXPECT_EQ(arbiter_.acquire(share(GiB(10)), machine_).value().uuids(), "GPU-1000");
   // One that died or was stopped waiting keeps nothing. It is not to be stopped with the directory's lock in
   // its hand.
-  const int lock = open((folder_.path() + "/" + kLockName).c_str(), O_RDONLY | O_CLOEXEC);
+  const int lock = open((directory_.path() + "/" + kLockName).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(lock, LOCK_EX), 0);
   kill(waiter, SIGSTOP);
   ASSERT_EQ(waitpid(waiter, nullptr, WUNTRACED), waiter);
@@ -418,7 +418,7 @@ TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
     return std::string();
   }();
   const timespec old[2] = {{0, UTIME_OMIT}, {time(nullptr) - 6, 0}};
-  ASSERT_EQ(utimensat(folder_.directory()->fd(), name.c_str(), old, 0), 0);
+  ASSERT_EQ(utimensat(directory_.directory()->fd(), name.c_str(), old, 0), 0);
   EXPECT_TRUE(arbiter_.acquire(share(GiB(20)), machine_).ok());
   kill(waiter, SIGCONT);
   EXPECT_TRUE(soon([&] { return !arbiter_.acquire(share(GiB(20)), machine_).ok(); }));
@@ -431,7 +431,7 @@ TEST_F(LeaseTest, APlaceKeepsItsCardsAndNoMore) {
 
 TEST_F(LeaseTest, ALockHeldTooLongIsReportedWithItsHolder) {
   { const Lease lease = arbiter_.acquire(whole(), machine_).value(); }
-  const int fd = open((folder_.path() + "/" + kLockName).c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open((directory_.path() + "/" + kLockName).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(flock(fd, LOCK_EX), 0);
   arbiter_.set_lock_limit(50ms);
   const Status status = arbiter_.acquire(whole(), machine_).status();
@@ -442,19 +442,19 @@ TEST_F(LeaseTest, ALockHeldTooLongIsReportedWithItsHolder) {
   EXPECT_TRUE(arbiter_.acquire(whole(), machine_).ok());
 }
 
-TEST_F(LeaseTest, TheFolderIsOpenToAllAndSticky) {
+TEST_F(LeaseTest, TheDirectoryIsOpenToAllAndSticky) {
   struct stat about {};
-  ASSERT_EQ(stat(folder_.path().c_str(), &about), 0);
+  ASSERT_EQ(stat(directory_.path().c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 07777, 01777U);
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
-  ASSERT_EQ(stat((folder_.path() + "/" + kLockName).c_str(), &about), 0);
+  ASSERT_EQ(stat((directory_.path() + "/" + kLockName).c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 07777, 0444U);
-  ASSERT_EQ(stat((folder_.path() + "/l" + lease.id()).c_str(), &about), 0);
+  ASSERT_EQ(stat((directory_.path() + "/l" + lease.id()).c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 07777, 0644U);
 }
 
-TEST_F(LeaseTest, FoldersAreFoundInOrder) {
-  const std::string base = folder_.path() + "-x";
+TEST_F(LeaseTest, DirectoriesAreFoundInOrder) {
+  const std::string base = directory_.path() + "-x";
   ASSERT_EQ(mkdir(base.c_str(), 0777), 0);
   const std::string a = base + "/a", b = base + "/b";
   // The first directory that can be made.

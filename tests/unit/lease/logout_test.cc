@@ -20,8 +20,8 @@ class Logout : public ::testing::Test {
     std::ofstream(path) << text;
   }
   bool removes() const { return logind_removes_ipc(root_); }
-  const test::TemporaryDirectory folder_{"innkeeper-logout"};
-  const std::string root_ = folder_.path();
+  const test::TemporaryDirectory directory_{"innkeeper-logout"};
+  const std::string root_ = directory_.path();
 };
 
 TEST_F(Logout, RemovesWhereNothingIsSaid) {

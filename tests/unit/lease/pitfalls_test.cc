@@ -30,29 +30,29 @@ class LeasePitfalls : public LeaseFixture {
   Standing standing() { return arbiter_.ledger(seen()).value().at(0); }
 };
 
-std::string card(const std::string& memory, const std::string& more = "") {
-  return "card GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  utilization 1 1\n  memory " + memory + "\n" + more;
+std::string gpu(const std::string& memory, const std::string& more = "") {
+  return "gpu GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  utilization 1 1\n  memory " + memory + "\n" + more;
 }
 
 // Pitfall 6: an instance may be destroyed at any time, and the other instances get new handles.
 TEST_F(LeasePitfalls, ADestroyedInstanceIsNoDeviceAndHidesNoOther) {
-  const std::string head = "card GPU-aaaaaaaa\n  mig 7\n";
+  const std::string head = "gpu GPU-aaaaaaaa\n  mig 7\n";
   const std::string one = "instance MIG-11111111 1 0\n  memory 20G 0 0\n";
   const std::string two = "instance MIG-22222222 2 0\n  memory 10G 0 0\n";
   FakeGpus gpus(head + one + two);
-  ASSERT_EQ(seen().cards.size(), 2U);
+  ASSERT_EQ(seen().gpus.size(), 2U);
   gpus.change(head + two);
   const Machine left = seen();
-  ASSERT_EQ(left.cards.size(), 1U);
-  EXPECT_EQ(left.cards[0].uuid, "MIG-22222222");
-  EXPECT_EQ(left.cards[0].total, GiB(10));
+  ASSERT_EQ(left.gpus.size(), 1U);
+  EXPECT_EQ(left.gpus[0].uuid, "MIG-22222222");
+  EXPECT_EQ(left.gpus[0].total, GiB(10));
   const telemetry::Snapshot now = snapshot(Wanted::nothing);
   EXPECT_TRUE(telemetry::resolve_visible("MIG-11111111", "", now).uuids.empty());
   EXPECT_EQ(telemetry::resolve_visible("GPU-aaaaaaaa", "", now).uuids,
             std::vector<std::string>{"MIG-22222222"});
   // The instance disappears between two calls about it.
   gpus.change(head + "instance MIG-11111111 1 0\n  error nvmlDeviceGetUUID 2\n" + two);
-  EXPECT_EQ(seen().cards.size(), 1U);
+  EXPECT_EQ(seen().gpus.size(), 1U);
   EXPECT_EQ(arbiter_.acquire(whole(), seen()).value().uuids(), "MIG-22222222");
   // A GPU in MIG mode is no device itself, even when it has no instance left.
   gpus.change(head);
@@ -61,16 +61,16 @@ TEST_F(LeasePitfalls, ADestroyedInstanceIsNoDeviceAndHidesNoOther) {
 
 // Pitfall 9: the bytes are promised from the grant on, even if part of them is allocated already.
 TEST_F(LeasePitfalls, AllocatingWhatWasLeasedChangesNothingForOthers) {
-  FakeGpus gpus(card("80G 0 0"));
+  FakeGpus gpus(gpu("80G 0 0"));
   const Lease lease = arbiter_.acquire(share(GiB(30)), seen()).value();
   const std::string mine = "  process " + std::to_string(getpid()) + " ";
   EXPECT_EQ(standing().available, GiB(50)) << "nothing is allocated yet";
-  gpus.change(card("80G 0 3G", mine + "3G\n"));
+  gpus.change(gpu("80G 0 3G", mine + "3G\n"));
   EXPECT_EQ(standing().available, GiB(50));
-  gpus.change(card("80G 0 30G", mine + "30G\n"));
+  gpus.change(gpu("80G 0 30G", mine + "30G\n"));
   EXPECT_EQ(standing().available, GiB(50));
   EXPECT_EQ(standing().foreign, Bytes(0));
-  gpus.change(card("80G 0 33G", mine + "30G\n  process 999999999 3G\n"));
+  gpus.change(gpu("80G 0 33G", mine + "30G\n  process 999999999 3G\n"));
   EXPECT_EQ(standing().foreign, GiB(3));
 }
 
@@ -78,9 +78,9 @@ TEST_F(LeasePitfalls, AllocatingWhatWasLeasedChangesNothingForOthers) {
 // nothing from the list. It must not conclude that the lease has allocated nothing: its bytes would count
 // twice for the lease's lifetime.
 TEST_F(LeasePitfalls, AnEmptyProcessListIsUnknownNotIdle) {
-  FakeGpus gpus(card("80G 0 30G"));
+  FakeGpus gpus(gpu("80G 0 30G"));
   const Machine machine = seen();
-  ASSERT_TRUE(machine.cards[0].processes_known);
+  ASSERT_TRUE(machine.gpus[0].processes_known);
   Entry entry{"00000000000000aa", {}, 0};
   entry.record.claims = {{"GPU-aaaaaaaa", GiB(30)}};
   entry.record.process = {getpid(), 1};
@@ -98,12 +98,12 @@ TEST_F(LeasePitfalls, AnEmptyProcessListIsUnknownNotIdle) {
 
 // Pitfall 14: of a process that cannot be inspected only its use of memory is known.
 TEST_F(LeasePitfalls, BytesOfAProcessThatCannotBeLookedIntoCount) {
-  FakeGpus gpus(card("80G 0 50G", "  process 999999999 50G\n"));
+  FakeGpus gpus(gpu("80G 0 50G", "  process 999999999 50G\n"));
   EXPECT_EQ(standing().foreign, GiB(50));
   EXPECT_FALSE(arbiter_.acquire(share(GiB(40)), seen()).ok());
   EXPECT_TRUE(arbiter_.acquire(share(GiB(30)), seen()).ok());
   // The size may be unknown, too: the GPU itself still reports its used memory.
-  gpus.change(card("80G 0 50G", "  process 999999999 unknown\n"));
+  gpus.change(gpu("80G 0 50G", "  process 999999999 unknown\n"));
   EXPECT_FALSE(arbiter_.acquire(share(GiB(40)), seen()).ok());
 }
 
@@ -130,7 +130,7 @@ TEST_F(LeasePitfalls, AChildMadeUnderTheGlobalLockDoesNotHoldIt) {
   ASSERT_EQ(pipe(ready), 0);
   const pid_t parent = in_child([&] {
     GlobalLock lock;
-    if (!lock.lock(*folder_.directory(), 10s).ok()) return 1;
+    if (!lock.lock(*directory_.directory(), 10s).ok()) return 1;
     const pid_t child = in_child([] { return pause(); });
     return write(ready[1], &child, sizeof child) == sizeof child ? pause() : 1;
   });
@@ -171,7 +171,7 @@ TEST_F(LeasePitfalls, AnotherUsersLockFileIsOpenedWithoutMakingIt) {
 TEST_F(LeasePitfalls, AfterARebootAllIsFree) {
   const Machine machine = test::idle_machine(2);
   Record record;
-  record.claims = {{machine.cards[0].uuid, GiB(80)}, {machine.cards[1].uuid, GiB(80)}};
+  record.claims = {{machine.gpus[0].uuid, GiB(80)}, {machine.gpus[1].uuid, GiB(80)}};
   record.exclusive = true;
   record.revision = 1;
   record.boot_id = "00000000-0000-0000-0000-000000000000";
@@ -183,7 +183,7 @@ TEST_F(LeasePitfalls, AfterARebootAllIsFree) {
     close(fd);
   }
   EXPECT_TRUE(arbiter_.acquire(whole(2), machine).ok());
-  EXPECT_EQ(folder_.files(), 0);
+  EXPECT_EQ(directory_.files(), 0);
 }
 
 }  // namespace

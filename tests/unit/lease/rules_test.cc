@@ -182,15 +182,15 @@ TEST(LeaseLedger, ALeaseCountsInFullFromItsGrant) {
 
 TEST(LeaseLedger, MemoryOfTheLeasesTreeDoesNotCountTwice) {
   Machine machine = idle_machine(1);
-  machine.cards[0].free = GiB(80) - GiB(12);
+  machine.gpus[0].free = GiB(80) - GiB(12);
   // The second process is a child of the holder.
-  machine.cards[0].processes = {{GiB(12), {{50, 9}, {42, 7}, {1, 1}}}};
+  machine.gpus[0].processes = {{GiB(12), {{50, 9}, {42, 7}, {1, 1}}}};
   const std::vector<Entry> live = {entry({{"GPU-1000", GiB(30)}})};
   Ledger ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].available, GiB(50));
   EXPECT_EQ(ledger[0].foreign, Bytes(0));
   // The same number, but another process: the system reuses process numbers.
-  machine.cards[0].processes[0].line[1].start_ticks = 8;
+  machine.gpus[0].processes[0].line[1].start_ticks = 8;
   ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].foreign, GiB(12));
   EXPECT_EQ(ledger[0].available, GiB(38));
@@ -198,8 +198,8 @@ TEST(LeaseLedger, MemoryOfTheLeasesTreeDoesNotCountTwice) {
 
 TEST(LeaseLedger, UsingMoreThanTheLeaseIsForeign) {
   Machine machine = idle_machine(1);
-  machine.cards[0].free = GiB(40);
-  machine.cards[0].processes = {{GiB(40), {{42, 7}}}};
+  machine.gpus[0].free = GiB(40);
+  machine.gpus[0].processes = {{GiB(40), {{42, 7}}}};
   const Ledger ledger = make_ledger(machine, {entry({{"GPU-1000", GiB(30)}})}, kView);
   EXPECT_EQ(ledger[0].foreign, GiB(10));
   EXPECT_EQ(ledger[0].available, GiB(40));
@@ -207,16 +207,16 @@ TEST(LeaseLedger, UsingMoreThanTheLeaseIsForeign) {
 
 TEST(LeaseLedger, TheDriversReserveIsNotForLeases) {
   Machine machine = idle_machine(1);
-  machine.cards[0].reserved = GiB(1);
-  machine.cards[0].free = GiB(79);
+  machine.gpus[0].reserved = GiB(1);
+  machine.gpus[0].free = GiB(79);
   EXPECT_EQ(make_ledger(machine, {}, kView)[0].available, GiB(79));
 }
 
 // Two leases of one process: its bytes are divided between them, never doubled.
 TEST(LeaseLedger, OneProcessWithTwoLeases) {
   Machine machine = idle_machine(1);
-  machine.cards[0].free = GiB(80) - GiB(15);
-  machine.cards[0].processes = {{GiB(15), {{42, 7}}}};
+  machine.gpus[0].free = GiB(80) - GiB(15);
+  machine.gpus[0].processes = {{GiB(15), {{42, 7}}}};
   const Ledger ledger =
       make_ledger(machine, {entry({{"GPU-1000", GiB(10)}}), entry({{"GPU-1000", GiB(10)}})}, kView);
   EXPECT_EQ(ledger[0].promised, GiB(20));
@@ -225,25 +225,25 @@ TEST(LeaseLedger, OneProcessWithTwoLeases) {
 
 TEST(LeaseLedger, UnmatchedLeasesCountInFullUntilWarm) {
   Machine machine = idle_machine(1);
-  machine.cards[0].free = GiB(50);
-  machine.cards[0].processes = {{GiB(30), {}}};  // A container cannot resolve the host's process number.
+  machine.gpus[0].free = GiB(50);
+  machine.gpus[0].processes = {{GiB(30), {}}};  // A container cannot resolve the host's process number.
   Entry lease = entry({{"GPU-1000", GiB(30)}});
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(20));
   lease.record.since_ns = kNow - kWarmUpNs;
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(50));
   // A lease of another namespace counts too, but known processes' bytes do not belong to it.
-  machine.cards[0].processes = {{GiB(30), {{99, 1}}}};
+  machine.gpus[0].processes = {{GiB(30), {{99, 1}}}};
   lease.record.pid_namespace = kHere + 1;
   EXPECT_EQ(make_ledger(machine, {lease}, kView)[0].available, GiB(20));
 }
 
 TEST(LeaseLedger, WithoutMeasuredMemoryLeasesAlone) {
   Machine machine = idle_machine(1);
-  machine.cards[0].free.reset();
+  machine.gpus[0].free.reset();
   EXPECT_EQ(make_ledger(machine, {entry({{"GPU-1000", GiB(30)}})}, kView)[0].available, GiB(50));
 }
 
-TEST(LeaseLedger, ClaimsAreNoMoreThanTheCard) {
+TEST(LeaseLedger, ClaimsAreNoMoreThanTheGpu) {
   Machine machine = idle_machine(1);
   const Bytes most(INT64_MAX);
   const Ledger ledger = make_ledger(
@@ -281,30 +281,30 @@ std::optional<std::vector<size_t>> chosen(const Machine& machine, const std::vec
   if (request.allowed) restrict_to(ledger, machine, *request.allowed);
   std::vector<double> keys;
   if (request.key)
-    for (const Card& card : machine.cards) keys.push_back(request.key(card));
+    for (const Gpu& gpu : machine.gpus) keys.push_back(request.key(gpu));
   return choose(machine, ledger, wish_of(request), scores(machine, ledger, request.by, keys));
 }
 
-using Cards = std::vector<size_t>;
+using Gpus = std::vector<size_t>;
 
 // Where GPU and machine share one memory (GB10), the machine's use lowers the free memory but is no foreign
 // use of the GPU.
-TEST(LeaseChoice, OfOneMemoryTheMachinesPartTakesNoCard) {
+TEST(LeaseChoice, OfOneMemoryTheMachinesPartTakesNoGpu) {
   Machine machine = idle_machine(1);
-  machine.cards[0].free = GiB(60);
-  const auto whole_card = [&](const std::vector<Entry>& live) {
+  machine.gpus[0].free = GiB(60);
+  const auto whole_gpu = [&](const std::vector<Entry>& live) {
     return chosen(machine, live, whole()).has_value();
   };
-  EXPECT_FALSE(whole_card({}));
-  machine.cards[0].unified = true;
-  EXPECT_TRUE(whole_card({}));
+  EXPECT_FALSE(whole_gpu({}));
+  machine.gpus[0].unified = true;
+  EXPECT_TRUE(whole_gpu({}));
   EXPECT_EQ(make_ledger(machine, {}, kView)[0].available, GiB(60));
   const std::vector<Entry> live = {entry({{"GPU-1000", GiB(30)}})};
-  EXPECT_FALSE(whole_card(live));
+  EXPECT_FALSE(whole_gpu(live));
   EXPECT_EQ(make_ledger(machine, live, kView)[0].available, GiB(30)) << "it has allocated nothing yet";
   // The first process is the holder's, the second a stranger's.
-  machine.cards[0].processes = {{GiB(12), {{42, 7}}}, {GiB(1), {{50, 9}}}};
-  EXPECT_FALSE(whole_card({}));
+  machine.gpus[0].processes = {{GiB(12), {{42, 7}}}, {GiB(1), {{50, 9}}}};
+  EXPECT_FALSE(whole_gpu({}));
   const Ledger ledger = make_ledger(machine, live, kView);
   EXPECT_EQ(ledger[0].foreign, GiB(1));
   EXPECT_EQ(ledger[0].available, GiB(42));
@@ -312,47 +312,47 @@ TEST(LeaseChoice, OfOneMemoryTheMachinesPartTakesNoCard) {
 
 TEST(LeaseChoice, EachModePrefersItsOwn) {
   Machine machine = idle_machine(4);
-  machine.cards[0].total = machine.cards[0].free.emplace(GiB(24));
-  machine.cards[1].free = GiB(60);
-  machine.cards[2].free = GiB(50);
-  machine.cards[3].free = GiB(10);
+  machine.gpus[0].total = machine.gpus[0].free.emplace(GiB(24));
+  machine.gpus[1].free = GiB(60);
+  machine.gpus[2].free = GiB(50);
+  machine.gpus[3].free = GiB(10);
   const double power[] = {0.9, 0.5, 0.2, 0.8}, utilization[] = {0.9, 0.5, 0.8, 0.1};
   for (size_t i = 0; i < 4; ++i) {
-    machine.cards[i].power_ratio = power[i];
-    machine.cards[i].utilization = utilization[i];
+    machine.gpus[i].power_ratio = power[i];
+    machine.gpus[i].utilization = utilization[i];
   }
   Request request = share(GiB(4));
-  EXPECT_EQ(chosen(machine, {}, request), Cards{1});
+  EXPECT_EQ(chosen(machine, {}, request), Gpus{1});
   request.by = By::ratio;
-  EXPECT_EQ(chosen(machine, {}, request), Cards{0});
+  EXPECT_EQ(chosen(machine, {}, request), Gpus{0});
   request.by = By::power;
-  EXPECT_EQ(chosen(machine, {}, request), Cards{2});
+  EXPECT_EQ(chosen(machine, {}, request), Gpus{2});
   request.by = By::utilization;
-  EXPECT_EQ(chosen(machine, {}, request), Cards{3});
-  request.key = [](const Card& card) { return card.uuid == "GPU-1003" ? 0.0 : *card.power_ratio; };
-  EXPECT_EQ(chosen(machine, {}, request), Cards{0});
+  EXPECT_EQ(chosen(machine, {}, request), Gpus{3});
+  request.key = [](const Gpu& gpu) { return gpu.uuid == "GPU-1003" ? 0.0 : *gpu.power_ratio; };
+  EXPECT_EQ(chosen(machine, {}, request), Gpus{0});
 }
 
 TEST(LeaseChoice, AKeyThatIsNoNumberIsTheWorst) {
   const Machine machine = idle_machine(40);
   Request request = share(GiB(4));
-  request.key = [](const Card& card) { return card.uuid == "GPU-1037" ? 1.0 : std::nan(""); };
-  EXPECT_EQ(chosen(machine, {}, request), Cards{37});
+  request.key = [](const Gpu& gpu) { return gpu.uuid == "GPU-1037" ? 1.0 : std::nan(""); };
+  EXPECT_EQ(chosen(machine, {}, request), Gpus{37});
   request.count = 2;
-  EXPECT_EQ(chosen(machine, {}, request), (Cards{0, 37}));
+  EXPECT_EQ(chosen(machine, {}, request), (Gpus{0, 37}));
 }
 
-TEST(LeaseChoice, PrefersCardsThatNobodyHolds) {
+TEST(LeaseChoice, PrefersGpusThatNobodyHolds) {
   Machine machine = idle_machine(2);
-  machine.cards[1].free = GiB(40);
-  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, share(GiB(4))), Cards{1});
-  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, share(GiB(60))), Cards{0});
+  machine.gpus[1].free = GiB(40);
+  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, share(GiB(4))), Gpus{1});
+  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, share(GiB(60))), Gpus{0});
 }
 
 TEST(LeaseChoice, NeverOutsideWhatIsAllowed) {
   Request request = share(GiB(4));
   request.allowed = {"GPU-1002", "GPU-9999"};
-  EXPECT_EQ(chosen(idle_machine(4), {}, request), Cards{2});
+  EXPECT_EQ(chosen(idle_machine(4), {}, request), Gpus{2});
   request.count = 2;
   EXPECT_EQ(chosen(idle_machine(4), {}, request), std::nullopt);
   request.allowed = std::vector<std::string>();
@@ -362,13 +362,13 @@ TEST(LeaseChoice, NeverOutsideWhatIsAllowed) {
 
 TEST(LeaseChoice, ExclusiveMeansAlone) {
   Machine machine = idle_machine(3);
-  machine.cards[1].free = GiB(70);  // A process without a lease uses 10 GiB.
-  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, whole()), Cards{2});
+  machine.gpus[1].free = GiB(70);  // A process without a lease uses 10 GiB.
+  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, whole()), Gpus{2});
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, whole(2)), std::nullopt);
-  EXPECT_EQ(chosen(machine, {entry({{"GPU-1002", GiB(80)}}, 42, true)}, share(GiB(75))), Cards{0});
+  EXPECT_EQ(chosen(machine, {entry({{"GPU-1002", GiB(80)}}, 42, true)}, share(GiB(75))), Gpus{0});
   Request request = whole(2);
   request.foreign_allowed = GiB(10);
-  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, request), (Cards{1, 2}));
+  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, request), (Gpus{1, 2}));
 }
 
 TEST(LeaseChoice, GangsGetTheBestLinks) {
@@ -377,40 +377,40 @@ TEST(LeaseChoice, GangsGetTheBestLinks) {
   const auto tie = [&](size_t a, size_t b) { machine.links[a * 4 + b] = machine.links[b * 4 + a] = 100; };
   tie(0, 2);
   tie(1, 3);
-  machine.cards[1].free = GiB(70);
-  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{0, 2}));
-  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(78)}})}, share(GiB(4), 2)), (Cards{1, 3}));
+  machine.gpus[1].free = GiB(70);
+  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Gpus{0, 2}));
+  EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(78)}})}, share(GiB(4), 2)), (Gpus{1, 3}));
   // GPUs without a lease come before better links.
-  EXPECT_EQ(chosen(machine, {entry({{"GPU-1002", GiB(1)}})}, share(GiB(4), 2)), (Cards{1, 3}));
+  EXPECT_EQ(chosen(machine, {entry({{"GPU-1002", GiB(1)}})}, share(GiB(4), 2)), (Gpus{1, 3}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 5)), std::nullopt);
 }
 
-TEST(LeaseChoice, ManyCardsAreLinkedGreedily) {
+TEST(LeaseChoice, ManyGpusAreLinkedGreedily) {
   Machine machine = idle_machine(16);
   machine.links.assign(256, 1);
   for (size_t a = 8; a < 16; ++a)
     for (size_t b = 8; b < 16; ++b) machine.links[a * 16 + b] = 50;
-  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 8)), (Cards{8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 8)), (Gpus{8, 9, 10, 11, 12, 13, 14, 15}));
 }
 
 TEST(LeaseChoice, AGangIsOfOneVendor) {
   Machine machine = idle_machine(5);
-  for (size_t i = 0; i < 5; ++i) machine.cards[i].vendor = i < 3 ? 0 : 1;
-  machine.cards[1].free = GiB(70);
-  machine.cards[2].free = GiB(10);
+  for (size_t i = 0; i < 5; ++i) machine.gpus[i].vendor = i < 3 ? 0 : 1;
+  machine.gpus[1].free = GiB(70);
+  machine.gpus[2].free = GiB(10);
   // Together they have more free memory than 0 and 1.
-  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{3, 4}));
-  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 3)), (Cards{0, 1, 2}));
+  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Gpus{3, 4}));
+  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 3)), (Gpus{0, 1, 2}));
   EXPECT_EQ(chosen(machine, {}, share(GiB(4), 4)), std::nullopt);
   // The order is: GPUs without a lease, then the links, then the free memory.
-  EXPECT_EQ(chosen(machine, {entry({{"GPU-1003", GiB(1)}})}, share(GiB(4), 2)), (Cards{0, 1}));
+  EXPECT_EQ(chosen(machine, {entry({{"GPU-1003", GiB(1)}})}, share(GiB(4), 2)), (Gpus{0, 1}));
   machine.links.assign(25, 1);
   machine.links[0 * 5 + 2] = machine.links[2 * 5 + 0] = 9;
-  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Cards{0, 2}));
+  EXPECT_EQ(chosen(machine, {}, share(GiB(4), 2)), (Gpus{0, 2}));
   // A waiting request waits for GPUs of one vendor: those with the smallest shortage.
   const Ledger now = make_ledger(
       machine, {entry({{"GPU-1000", GiB(70)}, {"GPU-1001", GiB(70)}, {"GPU-1003", GiB(60)}})}, kView);
-  EXPECT_EQ(choose_to_wait_for(machine, now, wish_of(share(GiB(30), 2))), (Cards{4, 3}));
+  EXPECT_EQ(choose_to_wait_for(machine, now, wish_of(share(GiB(30), 2))), (Gpus{4, 3}));
   EXPECT_EQ(choose_to_wait_for(machine, now, wish_of(share(GiB(30), 4))), std::nullopt);
 }
 

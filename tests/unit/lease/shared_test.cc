@@ -77,7 +77,7 @@ TEST_F(LeaseShared, RenewingTakesATimeThatCanBe) {
 
 // By mistake the number may belong to another file of the program.
 TEST_F(LeaseShared, AdoptLeavesWhatIsNoLeaseAsItWas) {
-  const std::string path = folder_.path() + "/user";
+  const std::string path = directory_.path() + "/user";
   const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);  // Not closed by exec().
   EXPECT_EQ(arbiter_.adopt(file).status().code(), Code::invalid_argument);
   EXPECT_EQ(fcntl(file, F_GETFD), 0);

@@ -56,7 +56,7 @@ class LeaseWaitingLine : public LeaseFixture {
     for (int i = 0; i < count; ++i) {
       const int before = places();
       waiters_.emplace_back([this, request, number = static_cast<int>(waiters_.size())] {
-        Arbiter own = folder_.arbiter();
+        Arbiter own = directory_.arbiter();
         const auto look = [this]() -> Result<Machine> {
           ++looks_;
           return machine_;
@@ -88,7 +88,7 @@ TEST_F(LeaseWaitingLine, TheFirstWatchAndTheOthersSleep) {
   EXPECT_TRUE(soon([&] { return inotify_instances() - before == kFront; }));
   looks_ = 0;
   std::this_thread::sleep_for(1s);
-  EXPECT_LT(looks_, 3 * kFront + 40) << "the others look at the cards now and then alone";
+  EXPECT_LT(looks_, 3 * kFront + 40) << "the others look at the GPUs now and then alone";
 }
 
 TEST_F(LeaseWaitingLine, IsServedInTheOrderOfAsking) {
@@ -106,7 +106,7 @@ TEST_F(LeaseWaitingLine, WhatNobodyAheadWantsIsHadFromTheBack) {
   const Lease first = arbiter_.acquire(whole(), machine_).value();
   const Lease second = arbiter_.acquire(share(GiB(60)), machine_).value();
   Request only_first = whole();
-  only_first.allowed = {card_name(0)};
+  only_first.allowed = {gpu_name(0)};
   std::optional<Lease> third(arbiter_.acquire(share(GiB(15)), machine_).value());
   line_up(10, only_first);
   Request small = share(GiB(15));
@@ -122,7 +122,7 @@ TEST_F(LeaseWaitingLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
   for (int i = 0; i < kFront; ++i) {
     ahead.push_back(in_child([&] {
       const auto look = [&]() -> Result<Machine> { return machine_; };
-      (void)folder_.arbiter().acquire(waiting(whole()), look);
+      (void)directory_.arbiter().acquire(waiting(whole()), look);
       return pause();
     }));
     ASSERT_TRUE(soon([&] { return places() == i + 1; }));

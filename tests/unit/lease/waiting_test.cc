@@ -82,14 +82,14 @@ TEST_F(LeaseWaiting, AChildMadeMeanwhileCanGiveUp) {
   if (child == 0) _exit(given_up.code() == Code::busy ? 0 : 1);
   EXPECT_EQ(wait_for(child), 0);
   EXPECT_EQ(given_up.code(), Code::busy);
-  EXPECT_EQ(folder_.files(), 1);
+  EXPECT_EQ(directory_.files(), 1);
 }
 
 // A driver that fails once must not end a wait of hours; a failure from the start means "never".
 TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
   Machine unknown = machine_;
-  unknown.cards[0].total = Bytes(0);
-  unknown.cards[0].free.reset();
+  unknown.gpus[0].total = Bytes(0);
+  unknown.gpus[0].free.reset();
   for (const Machine& blind : {unknown, Machine()}) {
     Lease lease = arbiter_.acquire(whole(), machine_).value();
     int looks = 0;
@@ -105,12 +105,12 @@ TEST_F(LeaseWaiting, WhatCannotBeSeenForAMomentIsWaitedFor) {
 }
 
 // A request allowed to use all GPUs need not name them; it can name at most kMaxClaims.
-TEST_F(LeaseWaiting, OnAMachineOfManyCards) {
+TEST_F(LeaseWaiting, OnAMachineOfManyGpus) {
   const int count = static_cast<int>(kMaxClaims) + 6;
   machine_ = test::idle_machine(count);
   Request request = whole();
   request.allowed.emplace();
-  for (const Card& card : machine_.cards) request.allowed->push_back(card.uuid);
+  for (const Gpu& gpu : machine_.gpus) request.allowed->push_back(gpu.uuid);
   std::vector<Lease> all;
   for (int i = 0; i < count; ++i) all.push_back(arbiter_.acquire(request, machine_).value());
   request.wait_limit = 10ms;

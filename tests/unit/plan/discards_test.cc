@@ -53,7 +53,7 @@ class TrainingLoop {
     return static_cast<Name>(last_);
   }
   void op(const std::vector<Touch>& touches) {
-    planner_.ended(kCard, touches, {.kernels = 1e-6, .clock = clock_ += 1e-3});
+    planner_.ended(kGpu, touches, {.kernels = 1e-6, .clock = clock_ += 1e-3});
     for (Order order; planner_.next(order);) {
       if (!order.drops) continue;
       ++dropped_;
@@ -64,7 +64,7 @@ class TrainingLoop {
 
   Planner planner_{[](NodeId) { return MiB(20); },
                    [](NodeId) {
-                     return AboutNode{.name = "a card", .speed = {1e12, 1e9}, .drops = true};
+                     return AboutNode{.name = "a GPU", .speed = {1e12, 1e9}, .drops = true};
                    }};
   uintptr_t last_ = 0;
   std::vector<Name> weights_;

@@ -131,7 +131,7 @@ TEST_P(ComparedWithTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
     seconds += step.seconds;
   }
 
-  OnDemand model({.memory = all.card.bandwidth, .link = all.link.bandwidth});
+  OnDemand model({.memory = all.gpu.bandwidth, .link = all.link.bandwidth});
   model.set_room(room);
   for (const trace::RecordEntry& entry : record.entries) {
     if (entry.kind == trace::RecordEntry::Kind::freed) model.died(static_cast<Name>(entry.block));
@@ -140,7 +140,7 @@ TEST_P(ComparedWithTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
     for (const trace::RecordedAccess& access : record.of(entry))
       touches.push_back(
           {static_cast<Name>(access.block), access.size, access.kind != trace::AccessKind::read});
-    model.ended(touches, replay::seconds_of(record, entry, all.card));
+    model.ended(touches, replay::seconds_of(record, entry, all.gpu));
   }
   EXPECT_NEAR(static_cast<double>(model.cost().arrived.count()), static_cast<double>(arrived.count()),
               0.05 * static_cast<double>(arrived.count()));

@@ -31,7 +31,7 @@ struct Loop {
   int64_t found = 0;
 
   void op(std::vector<Touch> touches, double seconds = 0) {
-    history.ended(kCard, touches, seconds);
+    history.ended(kGpu, touches, seconds);
     found = finder.look(history);
   }
 };
@@ -109,13 +109,13 @@ TEST(Schedule, OfACircleFetchesOneBlockAPeriod) {
     for (const Name block : blocks) loop.op({read(block)});
   ASSERT_EQ(loop.found, 10);
   const Program program = make_program(loop.history, 10).value();
-  EXPECT_EQ(program.touched_at(kCard), KiB(10));
-  const Schedule made = make_schedule(uses_at(program, kCard), KiB(9));
+  EXPECT_EQ(program.touched_at(kGpu), KiB(10));
+  const Schedule made = make_schedule(uses_at(program, kGpu), KiB(9));
   // The optimum: of ten blocks read in a fixed order nine stay, but the one being read must be present.
   EXPECT_LE(made.arriving, KiB(2));
-  EXPECT_TRUE(make_schedule(uses_at(program, kCard), KiB(10)).moves.empty()) << "what fits is never moved";
-  EXPECT_EQ(live_excess(uses_at(program, kCard), KiB(9)), KiB(1));
-  EXPECT_EQ(live_excess(uses_at(program, kCard), KiB(10)), Bytes(0));
+  EXPECT_TRUE(make_schedule(uses_at(program, kGpu), KiB(10)).moves.empty()) << "what fits is never moved";
+  EXPECT_EQ(live_excess(uses_at(program, kGpu), KiB(9)), KiB(1));
+  EXPECT_EQ(live_excess(uses_at(program, kGpu), KiB(10)), Bytes(0));
   EXPECT_EQ(live_excess(uses_at(program, NodeId{5}), KiB(1)), Bytes(0)) << "it does nothing there";
 }
 
@@ -190,12 +190,12 @@ TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
     Loop loop;
     const Program program = random_training(seed, 24, loop);
     const int64_t alive = count_most_alive(program);
-    EXPECT_EQ(live_excess(uses_at(program, kCard), Bytes(0)).count(), alive) << "seed " << seed;
-    EXPECT_EQ(live_excess(uses_at(program, kCard), Bytes(alive)), Bytes(0)) << "seed " << seed;
+    EXPECT_EQ(live_excess(uses_at(program, kGpu), Bytes(0)).count(), alive) << "seed " << seed;
+    EXPECT_EQ(live_excess(uses_at(program, kGpu), Bytes(alive)), Bytes(0)) << "seed " << seed;
     for (const int64_t percent : {90, 70, 50, 30}) {
       const Bytes room(alive * percent / 100);
-      const Bytes bound = live_excess(uses_at(program, kCard), room);
-      const Schedule made = make_schedule(uses_at(program, kCard), room);
+      const Bytes bound = live_excess(uses_at(program, kGpu), room);
+      const Schedule made = make_schedule(uses_at(program, kGpu), room);
       EXPECT_GE(made.arriving, bound) << "seed " << seed << ", " << percent << " %";
       most_above = std::max(most_above,
                             static_cast<double>(made.arriving.count()) / static_cast<double>(bound.count()));
@@ -227,9 +227,9 @@ TEST(Program, TakesTheLessOfTwoPeriodsTimes) {
   // The last one runs concurrently with another program's kernels.
   for (int i = 0; i < 40; ++i) loop.op({read(weight)}, i == 39 ? 3.0 : 2.0);
   const Program program = make_program(loop.history, 1).value();
-  EXPECT_EQ(program.touched_in(0, kCard, {.memory = 1e9}), 2e9);
-  EXPECT_EQ(uses_at(program, kCard, {.memory = 1e9}).touched.back(), 2'000'000'000);
-  EXPECT_EQ(program.touched_in(0, kCard, {}), (8 << 20) + 1024) << "nobody knows how fast its memory is";
+  EXPECT_EQ(program.touched_in(0, kGpu, {.memory = 1e9}), 2e9);
+  EXPECT_EQ(uses_at(program, kGpu, {.memory = 1e9}).touched.back(), 2'000'000'000);
+  EXPECT_EQ(program.touched_in(0, kGpu, {}), (8 << 20) + 1024) << "nobody knows how fast its memory is";
   EXPECT_EQ(program.touched_in(0, NodeId{5}, {.memory = 1e9}), 8 << 20) << "it runs elsewhere";
   EXPECT_TRUE(program.is_timed());
   EXPECT_EQ(repeated(program, 3).steps.back().seconds, 2.0F);
@@ -239,10 +239,10 @@ TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   Loop loop;
   Program program = random_training(1, 24, loop);
   const Bytes room(count_most_alive(program) * 7 / 10);
-  const Schedule wanted = make_schedule(uses_at(program, kCard), room);
+  const Schedule wanted = make_schedule(uses_at(program, kGpu), room);
   for (int64_t old = 1; old < 200; ++old)  // Each has the number of a block of this period, many periods ago.
     program.deaths.push_back({old % program.length(), {old - 5 * program.births, false}});
-  const Schedule made = make_schedule(uses_at(program, kCard), room);
+  const Schedule made = make_schedule(uses_at(program, kGpu), room);
   EXPECT_EQ(made.arriving, wanted.arriving);
   EXPECT_EQ(made.leaving, wanted.leaving);
   EXPECT_EQ(made.moves.size(), wanted.moves.size());
@@ -262,7 +262,7 @@ TEST(Uses, OfAPoolAreNotOfWhatEachPeriodMakes) {
     loop.history.died(result);
   }
   ASSERT_EQ(loop.found, 3);
-  const Uses uses = uses_at(make_program(loop.history, 3).value(), kCard);
+  const Uses uses = uses_at(make_program(loop.history, 3).value(), kGpu);
   EXPECT_EQ(live_excess(uses, Bytes(0)), KiB(100 + 8 + 16));
   EXPECT_EQ(shortage(uses, Bytes(0)), KiB(100 + 8 + 16));
   ASSERT_EQ(uses.gaps.size(), 1u) << "between the result's two uses";
@@ -273,13 +273,13 @@ TEST(Uses, OfAPoolAreNotOfWhatEachPeriodMakes) {
 TEST(Uses, OfAnOldBlockBeginWithTheFirstThatFollowOneAnother) {
   Program program;
   program.births = 1;
-  program.steps = {{1, 0, 1, kCard}, {2, 2, 1, kCard}, {3, 4, 1, kCard}};
+  program.steps = {{1, 0, 1, kGpu}, {2, 2, 1, kGpu}, {3, 4, 1, kGpu}};
   const auto of = [](int64_t number) { return Program::Use{{number, false}, KiB(1), number == 1, false}; };
   // Number 1 is made in the period; -9 and -10 are ten and eleven periods old; -90 is as old as a block
   // unseen for long.
   program.uses = {of(1), of(-9), of(-10), of(-90), of(0), of(-9)};
   program.deaths = {{2, {-10, false}}, {2, {-90, false}}, {2, {0, false}}};
-  const Uses uses = uses_at(program, kCard);
+  const Uses uses = uses_at(program, kGpu);
   ASSERT_EQ(uses.blocks.size(), 3u);
   std::map<int64_t, bool> written;
   for (const Uses::Life& life : uses.blocks) written[life.slot.number] = life.written;
@@ -299,7 +299,7 @@ TEST(Schedule, OfOneOperatorFetchesBeforeTheUse) {
     if (period >= 2) loop.history.died(results[period - 2]);
   }
   ASSERT_EQ(loop.found, 1);
-  const Uses uses = uses_at(make_program(loop.history, 1).value(), kCard);
+  const Uses uses = uses_at(make_program(loop.history, 1).value(), kGpu);
   const Schedule made = make_schedule(uses, KiB(10 + 3 * 8 - 4));
   int64_t there = 0;
   for (const PlannedMove& move : made.moves) {
@@ -315,8 +315,8 @@ TEST(Schedule, IsTheShortestOfThoseThatAreMade) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
     const Program program = random_training(seed, 24, loop);
-    const Uses uses = uses_at(program, kCard);
-    const Bytes room(program.touched_at(kCard).count() * 6 / 10);
+    const Uses uses = uses_at(program, kGpu);
+    const Bytes room(program.touched_at(kGpu).count() * 6 / 10);
     const double time = make_schedule(uses, room).time;
     for (const CoverWeights::Out out : {CoverWeights::Out::fresh, CoverWeights::Out::first}) {
       const CoverWeights one{.out = out};
@@ -332,10 +332,10 @@ TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
     const Program program = random_training(seed, 24, loop);
-    const Bytes all = program.touched_at(kCard);
+    const Bytes all = program.touched_at(kGpu);
     for (const int64_t percent : {90, 70, 50, 30}) {
       const Bytes room(all.count() * percent / 100);
-      const Schedule made = make_schedule(uses_at(program, kCard), room);
+      const Schedule made = make_schedule(uses_at(program, kGpu), room);
       Pager pager(program, room);
       int64_t births = loop.history.births();
       for (int period = 0; period < 4; ++period, births += program.births) pager.period(made.moves, births);
@@ -352,7 +352,7 @@ TEST(Schedule, WhatStaysIsNotAskedToLeave) {
   for (int i = 0; i < 10; ++i) blocks.push_back(loop.history.name());
   for (int period = 0; period < 4; ++period)
     for (size_t i = 0; i < blocks.size(); ++i) loop.op({{blocks[i], KiB(100), false, i < 5}});
-  const Schedule made = make_schedule(uses_at(make_program(loop.history, 10).value(), kCard), KiB(800));
+  const Schedule made = make_schedule(uses_at(make_program(loop.history, 10).value(), kGpu), KiB(800));
   EXPECT_FALSE(made.moves.empty());
   for (const PlannedMove& move : made.moves) EXPECT_GT(move.slot.number, 5);
 }
@@ -361,9 +361,9 @@ TEST(Schedule, WhatStaysIsNotAskedToLeave) {
 // schedules.
 class Tiers {
  public:
-  Tiers(const Program& program, const Schedule& card, const Schedule& host, Bytes room)
+  Tiers(const Program& program, const Schedule& gpu, const Schedule& host, Bytes room)
       : program_(program), room_(room.count()) {
-    moves_ = card.moves;
+    moves_ = gpu.moves;
     moves_.insert(moves_.end(), host.moves.begin(), host.moves.end());
     std::stable_sort(moves_.begin(), moves_.end(),
                      [](const PlannedMove& a, const PlannedMove& b) { return a.after < b.after; });
@@ -428,15 +428,15 @@ TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
     const Program program = random_training(seed, 24, loop);
-    const Uses uses = uses_at(program, kCard);
-    const Bytes all = program.touched_at(kCard);
-    const Schedule card = make_schedule(uses, Bytes(all.count() * 4 / 10));
-    const Uses backing = uses_of_backing(kHost, uses, {&card, 1});
+    const Uses uses = uses_at(program, kGpu);
+    const Bytes all = program.touched_at(kGpu);
+    const Schedule gpu = make_schedule(uses, Bytes(all.count() * 4 / 10));
+    const Uses backing = uses_of_backing(kHost, uses, {&gpu, 1});
     for (const int64_t percent : {60, 40, 30}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(percent) + " %");
       const Bytes room(all.count() * percent / 100);
-      const Schedule host = make_backing_schedule(backing, room, {&card, 1});
-      Tiers tiers(program, card, host, room);
+      const Schedule host = make_backing_schedule(backing, room, {&gpu, 1});
+      Tiers tiers(program, gpu, host, room);
       int64_t births = loop.history.births();
       for (int period = 0; period < 4; ++period, births += program.births) tiers.period(births);
       EXPECT_EQ(tiers.late, 0);
@@ -444,9 +444,9 @@ TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
       if (HasFatalFailure()) return;
     }
     const Bytes most = shortage(backing, Bytes(0));
-    EXPECT_TRUE(make_backing_schedule(backing, most, {&card, 1}).moves.empty())
+    EXPECT_TRUE(make_backing_schedule(backing, most, {&gpu, 1}).moves.empty())
         << "what fits the host does not go on";
-    EXPECT_FALSE(make_backing_schedule(backing, most - Bytes(1), {&card, 1}).moves.empty());
+    EXPECT_FALSE(make_backing_schedule(backing, most - Bytes(1), {&gpu, 1}).moves.empty());
   }
   EXPECT_GT(read, 1000);
 }
@@ -456,7 +456,7 @@ TEST(History, KeepsABoundedPast) {
   constexpr int64_t kOperators = 1'200'000;
   for (int64_t i = 0; i < kOperators; ++i) {
     const Name name = history.name();
-    history.ended(kCard, std::array{Touch{name, KiB(1), true}});
+    history.ended(kGpu, std::array{Touch{name, KiB(1), true}});
     history.died(name);
   }
   EXPECT_EQ(history.end(), kOperators);

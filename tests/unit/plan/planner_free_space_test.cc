@@ -26,7 +26,7 @@ class Backed : public testing::Test {
   template <typename Each>
   void period(const Each& each) {
     for (const Name block : blocks_) {
-      tracker_.planner.ended(kCard, std::array{Touch{block, KiB(1), true}});
+      tracker_.planner.ended(kGpu, std::array{Touch{block, KiB(1), true}});
       for (Order order; tracker_.planner.next(order);) each(order);
     }
   }
@@ -40,18 +40,18 @@ class Backed : public testing::Test {
   }
 
   Bytes host_room_ = KiB(100);
-  ProgramTracker tracker_{[this](NodeId node) { return node == kCard ? KiB(200) : host_room_; }, {}, kHost};
+  ProgramTracker tracker_{[this](NodeId node) { return node == kGpu ? KiB(200) : host_room_; }, {}, kHost};
   std::vector<Name> blocks_;
 };
 
 TEST_F(Backed, WhatTheHostHasNoRoomForGoesOnAndComesBack) {
   std::map<std::pair<NodeId, bool>, int> ordered = orders();
-  EXPECT_NEAR((ordered[{kCard, true}]), 201, 8);
+  EXPECT_NEAR((ordered[{kGpu, true}]), 201, 8);
   EXPECT_NEAR((ordered[{kHost, true}]), 112, 20) << "from the disk, with some room for what is on its way";
   EXPECT_GE((ordered[{kHost, false}]), (ordered[{kHost, true}]));
   int64_t told = 0;
   for (const Moved& moved : tracker_.planner.moved()) told += moved.arriving.count();
-  EXPECT_EQ(told, tracker_.planner.cost().arriving.count()) << "of the card alone";
+  EXPECT_EQ(told, tracker_.planner.cost().arriving.count()) << "of the GPU alone";
 }
 
 TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
@@ -60,7 +60,7 @@ TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
   EXPECT_NEAR((orders()[{kHost, true}]), 66, 20);
   host_room_ = tracker_.planner.working_set().at(kHost);
   EXPECT_EQ((orders()[{kHost, true}]), 0) << "all that is away fits there";
-  EXPECT_GT((orders()[{kCard, true}]), 0);
+  EXPECT_GT((orders()[{kGpu, true}]), 0);
   host_room_ = KiB(100);
   EXPECT_NEAR((orders()[{kHost, true}]), 112, 20);
 }
@@ -70,23 +70,23 @@ TEST_F(Backed, WhatAPeriodWantsOfTheHostIsTheMostThatIsAway) {
   orders();
   EXPECT_TRUE(tracker_.planner.working_set().changed());
   EXPECT_FALSE(tracker_.planner.working_set().changed()) << "it has been told";
-  EXPECT_EQ(tracker_.planner.working_set().at(kCard), KiB(kBlocks));
+  EXPECT_EQ(tracker_.planner.working_set().at(kGpu), KiB(kBlocks));
   EXPECT_GE(tracker_.planner.working_set().at(kHost), KiB(kBlocks - 200));
   EXPECT_LE(tracker_.planner.working_set().at(kHost), KiB(kBlocks - 200 + 16));
 }
 
 TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
   for (int i = 0; i < 3; ++i) period([](const Order&) {});
-  int at_card = 0;
+  int at_gpu = 0;
   int at_host = 0;
   period([&](const Order& order) {
     if (!order.arrives) return;
-    if (order.node == kCard) ++at_card;
+    if (order.node == kGpu) ++at_gpu;
     if (order.node != kHost) return;
     ++at_host;
     tracker_.planner.postpone();
   });
-  EXPECT_NEAR(at_card, 201, 8);
+  EXPECT_NEAR(at_gpu, 201, 8);
   EXPECT_GT(at_host, 100) << "it is ordered again, once an operator";
   EXPECT_LE(at_host, static_cast<int>(kBlocks));
 }
@@ -99,19 +99,19 @@ TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
     for (size_t i = 0; i < 40; ++i) it.op({read(weights[i])});
   };
   for (int i = 0; i < 20; ++i) period();
-  ASSERT_EQ(it.planner.working_set().at(kCard), KiB(40));
-  it.planner.unplanned(kCard, KiB(1));
+  ASSERT_EQ(it.planner.working_set().at(kGpu), KiB(40));
+  it.planner.unplanned(kGpu, KiB(1));
   for (int i = 0; i < 60; ++i) period();
-  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(40)) << "it repeats itself as before";
+  EXPECT_EQ(it.planner.working_set().at(kGpu), KiB(40)) << "it repeats itself as before";
   std::mt19937 any(1);
   const auto go_on = [&] {
     for (int i = 0; i < 5000; ++i) it.op({read(weights[any() % 400])});
   };
   go_on();
-  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(40)) << "nothing was evicted";
-  it.planner.unplanned(kCard, KiB(1));
+  EXPECT_EQ(it.planner.working_set().at(kGpu), KiB(40)) << "nothing was evicted";
+  it.planner.unplanned(kGpu, KiB(1));
   go_on();
-  EXPECT_GT(it.planner.working_set().at(kCard), KiB(380));
+  EXPECT_GT(it.planner.working_set().at(kGpu), KiB(380));
 }
 
 TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
@@ -126,12 +126,12 @@ TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
     }
   };
   for (int i = 0; i < 6; ++i) period();
-  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(14));
+  EXPECT_EQ(it.planner.working_set().at(kGpu), KiB(14));
 }
 
 TEST(Planner, GuessesWhatAProgramWithoutPeriodsWants) {
-  ProgramTracker it([](NodeId node) { return node == kCard ? KiB(30) : KiB(100); }, {}, NodeId{1});
-  EXPECT_EQ(it.planner.working_set().at(kCard), WorkingSet::kUnknown);
+  ProgramTracker it([](NodeId node) { return node == kGpu ? KiB(30) : KiB(100); }, {}, NodeId{1});
+  EXPECT_EQ(it.planner.working_set().at(kGpu), WorkingSet::kUnknown);
   std::vector<Name> blocks;
   for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
   std::mt19937 any(1);
@@ -140,14 +140,14 @@ TEST(Planner, GuessesWhatAProgramWithoutPeriodsWants) {
   };
   go_on(1000, 20);
   EXPECT_TRUE(it.planner.working_set().changed());
-  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(20));
+  EXPECT_EQ(it.planner.working_set().at(kGpu), KiB(20));
   EXPECT_EQ(it.planner.working_set().at(NodeId{1}), Bytes(0));
   go_on(20'000, 20);
   EXPECT_FALSE(it.planner.working_set().changed());
-  it.planner.unplanned(kCard, KiB(1));
+  it.planner.unplanned(kGpu, KiB(1));
   go_on(5000, 500);
-  EXPECT_GT(it.planner.working_set().at(kCard), KiB(480));
-  EXPECT_EQ(it.planner.working_set().at(NodeId{1}), it.planner.working_set().at(kCard) - KiB(30))
+  EXPECT_GT(it.planner.working_set().at(kGpu), KiB(480));
+  EXPECT_EQ(it.planner.working_set().at(NodeId{1}), it.planner.working_set().at(kGpu) - KiB(30))
       << "of the host, the rest";
 }
 
@@ -160,7 +160,7 @@ TEST(Planner, MakesRoomForWhatItCouldNotSee) {
     for (int i = 0; i < 7; ++i) {  // The planner schedules several short periods together.
       for (const Name weight : weights) {
         orders += it.op({read(weight)});
-        it.planner.unplanned(kCard, Bytes(unplanned));
+        it.planner.unplanned(kGpu, Bytes(unplanned));
       }
     }
     return orders;

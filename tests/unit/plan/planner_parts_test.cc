@@ -31,7 +31,7 @@ class WeightLoop {
     for (int64_t i = 0; i < length; ++i) weights_.push_back(history_.name());
   }
   void step() {
-    history_.ended(kCard, std::array{read(weights_[next_])});
+    history_.ended(kGpu, std::array{read(weights_[next_])});
     next_ = (next_ + 1) % weights_.size();
   }
   void period() {
@@ -56,11 +56,11 @@ Program loop_program(int64_t length) {
   return loop.program();
 }
 
-PlannedMove planned_fetch(int64_t after, Name name, NodeId node = kCard) {
+PlannedMove planned_fetch(int64_t after, Name name, NodeId node = kGpu) {
   return {.after = after, .arrives = true, .node = node, .slot = {name, true}, .size = KiB(1)};
 }
 PlannedMove planned_eviction(int64_t after, Name name) {
-  return {.after = after, .node = kCard, .slot = {name, true}, .size = KiB(1), .written = true};
+  return {.after = after, .node = kGpu, .slot = {name, true}, .size = KiB(1), .written = true};
 }
 PeriodPlan plan_with(std::vector<PlannedMove> moves, int64_t length) {
   PeriodPlan plan;
@@ -93,21 +93,21 @@ TEST(FreeSpaceEstimate, LearnsAShortageUntilItDoesNotHelp) {
   const std::vector<PlannedMove> moves{planned_eviction(0, 1)};
   FreeSpaceEstimate estimate;
   estimate.start_schedule();
-  EXPECT_EQ(estimate.usable(kCard, KiB(160)), KiB(160));
+  EXPECT_EQ(estimate.usable(kGpu, KiB(160)), KiB(160));
   estimate.start_period();
   EXPECT_FALSE(estimate.learn_shortage(moves)) << "nothing was evicted";
-  estimate.evicted(kCard, KiB(40));
+  estimate.evicted(kGpu, KiB(40));
   EXPECT_FALSE(estimate.learn_shortage({})) << "there is no schedule that could leave space unused";
   EXPECT_TRUE(estimate.learn_shortage(moves));
-  EXPECT_EQ(estimate.usable(kCard, KiB(160)), KiB(150)) << "at most 1/16 more";
+  EXPECT_EQ(estimate.usable(kGpu, KiB(160)), KiB(150)) << "at most 1/16 more";
   estimate.start_period();
-  estimate.evicted(kCard, KiB(4));
+  estimate.evicted(kGpu, KiB(4));
   EXPECT_TRUE(estimate.learn_shortage(moves));
-  EXPECT_EQ(estimate.usable(kCard, KiB(160)), KiB(146));
+  EXPECT_EQ(estimate.usable(kGpu, KiB(160)), KiB(146));
   estimate.start_period();
-  estimate.evicted(kCard, KiB(5));
+  estimate.evicted(kGpu, KiB(5));
   EXPECT_TRUE(estimate.learn_shortage(moves)) << "back to the shortage with which the least was evicted";
-  EXPECT_EQ(estimate.usable(kCard, KiB(160)), KiB(150));
+  EXPECT_EQ(estimate.usable(kGpu, KiB(160)), KiB(150));
   EXPECT_FALSE(estimate.learn_shortage(moves)) << "for good";
 }
 
@@ -117,7 +117,7 @@ TEST(FreeSpaceEstimate, NoticesAChangeEverMoreRarely) {
   const Program program = loop_program(20);
   FreeSpaceEstimate estimate;
   estimate.start_schedule();
-  const auto replan = [&] { (void)estimate.usable(kCard, free); };
+  const auto replan = [&] { (void)estimate.usable(kGpu, free); };
   replan();
   free = KiB(155);
   EXPECT_FALSE(estimate.has_changed(program, engine, 0)) << "less than 1/16";
@@ -138,7 +138,7 @@ TEST(FreeSpaceEstimate, NoticesAChangeAtTheBackingNode) {
   const Program program = loop_program(20);
   FreeSpaceEstimate estimate;
   estimate.start_schedule();
-  (void)estimate.usable(kCard, free[0]);
+  (void)estimate.usable(kGpu, free[0]);
   free[1] = KiB(80);
   EXPECT_FALSE(estimate.has_changed(program, engine, 0)) << "the schedule does not use the host";
   estimate.set_backing(kBackingHost, KiB(160));
@@ -150,8 +150,8 @@ TEST(KnownProgram, PlansSeveralShortPeriodsAsOne) {
   EXPECT_EQ(known.cost().operators, 40);
   EXPECT_EQ(known.cost().times, 7);
   EXPECT_EQ(known.program().length(), 7 * 40);
-  EXPECT_EQ(known.touched(kCard), KiB(40));
-  EXPECT_EQ(known.working_set()[index_of(kCard)], KiB(40));
+  EXPECT_EQ(known.touched(kGpu), KiB(40));
+  EXPECT_EQ(known.working_set()[index_of(kGpu)], KiB(40));
   EXPECT_EQ(KnownProgram(loop_program(256)).program().length(), 256);
 }
 
@@ -199,7 +199,7 @@ TEST(ProgramCatalog, FindsWhatIsIndexedByItsLastOperators) {
   EXPECT_EQ(end->step, 0) << "the next period begins";
 
   const Name other = loop.history().name();
-  loop.history().ended(kCard, std::array{read(other)});
+  loop.history().ended(kGpu, std::array{read(other)});
   EXPECT_FALSE(catalog.find(loop.history()).has_value());
   for (int i = 0; i < 7; ++i) loop.step();
   EXPECT_FALSE(catalog.find(loop.history()).has_value()) << "eight operators have to agree";
@@ -284,7 +284,7 @@ TEST_F(TrackerTest, AFetchWithoutFreeSpaceHoldsUpThoseOfItsNode) {
 TEST_F(TrackerTest, NothingIsDueOnceTheProgramHasLeft) {
   step();
   EXPECT_FALSE(tracker_.take_has_left());
-  loop_.history().ended(kCard, std::array{read(loop_.weight(9))});
+  loop_.history().ended(kGpu, std::array{read(loop_.weight(9))});
   EXPECT_FALSE(tracker_.is_expected(loop_.history()));
   tracker_.leave();
   EXPECT_EQ(tracker_.followed(), nullptr);
@@ -372,7 +372,7 @@ TEST(ScheduleTrial, SuspendsASchedulesThatFetchesMoreThanMovementOnDemand) {
     if (i >= 600) arrived += MiB(1);  // All blocks fit: on demand nothing would arrive.
     loop.step();
     changed =
-        trial.ended(i + 1, kCard, std::array{read(loop.weight(static_cast<size_t>(i % 300)))}, {}, arrived);
+        trial.ended(i + 1, kGpu, std::array{read(loop.weight(static_cast<size_t>(i % 300)))}, {}, arrived);
   }
   EXPECT_TRUE(changed);
   EXPECT_TRUE(trial.suspended());

@@ -118,7 +118,7 @@ TEST(Planner, OrdersNothingWhereAllFits) {
   for (int period = 0; period < 10; ++period)
     for (const Name weight : weights) EXPECT_EQ(it.op({read(weight)}), 0);
   EXPECT_FALSE(it.planner.follows());
-  EXPECT_EQ(it.planner.working_set().at(kCard), KiB(40)) << "others may have the rest";
+  EXPECT_EQ(it.planner.working_set().at(kGpu), KiB(40)) << "others may have the rest";
   EXPECT_EQ(it.planner.working_set().at(NodeId{1}), Bytes(0));
 }
 
@@ -161,7 +161,7 @@ TEST_F(Timed, WhileItIsSuspendedItIsNotMadeAnew) {
   ASSERT_EQ(period(kAsked), 0);
   const Bytes arriving = it_.planner.cost().arriving;
   for (int i = 0; i < 3; ++i) {
-    it_.planner.unplanned(kCard, KiB(40));  // The period ran on demand.
+    it_.planner.unplanned(kGpu, KiB(40));  // The period ran on demand.
     EXPECT_EQ(period(kAsked), 0);
     EXPECT_EQ(it_.planner.cost().arriving, arriving);
   }

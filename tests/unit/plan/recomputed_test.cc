@@ -39,7 +39,7 @@ class Training {
   Touch weight(size_t i, bool write = false) const { return {weights_[i], KiB(layers_[i].weight), write}; }
 
   void op(const std::vector<Touch>& touches) {
-    history_.ended(kCard, touches, seconds_);
+    history_.ended(kGpu, touches, seconds_);
     found_ = finder_.look(history_);
   }
 
@@ -95,7 +95,7 @@ std::vector<Sizes> by_chance(uint32_t seed, size_t layers) {
 }
 
 int64_t most_alive(const Program& program) {
-  const Uses uses = uses_at(program, kCard);
+  const Uses uses = uses_at(program, kGpu);
   return *std::max_element(uses.alive.begin(), uses.alive.end());
 }
 
@@ -106,7 +106,7 @@ int64_t dropped(const Schedule& schedule) {
 
 TEST(Recomputed, IsWhatAPureOperatorMadeOfWhatIsStillThere) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
-  const std::vector<RecomputedBlock> all = may_be_recomputed(program, kCard);
+  const std::vector<RecomputedBlock> all = may_be_recomputed(program, kGpu);
   EXPECT_EQ(all.size(), 15u) << "the last one is used at once";
   for (const RecomputedBlock& each : all) {
     EXPECT_EQ(each.size, KiB(300));
@@ -117,7 +117,7 @@ TEST(Recomputed, IsWhatAPureOperatorMadeOfWhatIsStillThere) {
 
 TEST(Recomputed, IsAnotherBlockToTheProgram) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
-  const std::vector<RecomputedBlock> all = may_be_recomputed(program, kCard);
+  const std::vector<RecomputedBlock> all = may_be_recomputed(program, kGpu);
   const Program made = with_recomputed(program, all);
   EXPECT_EQ(made.length(), program.length());
   EXPECT_EQ(made.births, program.births + 15);
@@ -131,13 +131,13 @@ TEST(Recomputed, IsNotTakenWhereCopiesCostNothing) {
   constexpr plan::Speed kSpeed{.memory = 1e12, .link = 2e10};
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300}), 1e-3).program();
   ASSERT_TRUE(program.is_timed());
-  const Uses uses = uses_at(program, kCard, kSpeed);
+  const Uses uses = uses_at(program, kGpu, kSpeed);
   const Bytes room(most_alive(program) * 9 / 10);
   const Schedule plain = make_schedule(uses, room);
   ASSERT_FALSE(plain.moves.empty());
   EXPECT_EQ(plain.time, static_cast<double>(uses.touched.back())) << "copies hide";
-  const Program without = with_recomputed(program, may_be_recomputed(program, kCard));
-  const Schedule nothing = make_schedule(uses_at(without, kCard, kSpeed), room);
+  const Program without = with_recomputed(program, may_be_recomputed(program, kGpu));
+  const Schedule nothing = make_schedule(uses_at(without, kGpu, kSpeed), room);
   EXPECT_TRUE(nothing.moves.empty());
   EXPECT_GT(nothing.time, plain.time) << "what is computed again takes its time";
   EXPECT_EQ(dropped(schedule_with_recompute(program, uses, room)), 0);
@@ -151,8 +151,8 @@ TEST(Recomputed, IsTakenWhereThatIsFasterThanCopies) {
     const int64_t alive = most_alive(program);
     for (const int64_t percent : {90, 70, 50}) {
       const Bytes room(alive * percent / 100);
-      const Schedule plain = make_schedule(uses_at(program, kCard), room);
-      const Schedule made = schedule_with_recompute(program, uses_at(program, kCard), room);
+      const Schedule plain = make_schedule(uses_at(program, kGpu), room);
+      const Schedule made = schedule_with_recompute(program, uses_at(program, kGpu), room);
       EXPECT_LE(made.time, plain.time) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(dropped(plain), 0);
       faster += dropped(made) > 0 && made.arriving < plain.arriving ? 1 : 0;
@@ -175,7 +175,7 @@ TEST(Recomputed, WhatMovesBesideItKeepsItsName) {
     Training training(by_chance(seed, 24), 0, 4000);
     const Program program = training.program();
     const Bytes room(most_alive(program) / 2);
-    const Schedule made = schedule_with_recompute(program, uses_at(program, kCard), room);
+    const Schedule made = schedule_with_recompute(program, uses_at(program, kGpu), room);
     const auto is_of_the_period_before = [&](const PlannedMove& move) {
       return !move.slot.lasting && move.slot.number < 1;
     };
@@ -197,7 +197,7 @@ TEST(Recomputed, WhatMovesBesideItKeepsItsName) {
 TEST(Recomputed, NothingIsWhereAllFits) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300})).program();
   EXPECT_TRUE(
-      schedule_with_recompute(program, uses_at(program, kCard), Bytes(most_alive(program))).moves.empty());
+      schedule_with_recompute(program, uses_at(program, kGpu), Bytes(most_alive(program))).moves.empty());
 }
 
 // One pure result, used once later; `input` is the operand of its operator.
@@ -206,7 +206,7 @@ struct Small {
     program.births = 4;
     const auto slot = [](int64_t number) { return Slot{number, false}; };
     const auto step = [&](std::vector<Program::Use> uses) {
-      program.steps.push_back({0, program.uses.size(), 4, kCard});
+      program.steps.push_back({0, program.uses.size(), 4, kGpu});
       program.uses.insert(program.uses.end(), uses.begin(), uses.end());
     };
     step({{slot(1), KiB(9), false}});                                            // Step 0: the input.
@@ -222,24 +222,24 @@ struct Small {
 };
 
 TEST(Recomputed, IsNothingWhoseInputDiesOrIsWritten) {
-  EXPECT_EQ(may_be_recomputed(Small(5).program, kCard).size(), 1u);
-  EXPECT_EQ(may_be_recomputed(Small(6).program, kCard).size(), 1u);
-  EXPECT_TRUE(may_be_recomputed(Small(4).program, kCard).empty());
-  EXPECT_TRUE(may_be_recomputed(Small(3).program, kCard).empty());
-  EXPECT_TRUE(may_be_recomputed(Small(6, true).program, kCard).empty());
+  EXPECT_EQ(may_be_recomputed(Small(5).program, kGpu).size(), 1u);
+  EXPECT_EQ(may_be_recomputed(Small(6).program, kGpu).size(), 1u);
+  EXPECT_TRUE(may_be_recomputed(Small(4).program, kGpu).empty());
+  EXPECT_TRUE(may_be_recomputed(Small(3).program, kGpu).empty());
+  EXPECT_TRUE(may_be_recomputed(Small(6, true).program, kGpu).empty());
 }
 
 TEST(Recomputed, IsNothingThatIsCopiedSooner) {
   Program program = Small(6).program;
   for (Program::Use& use : program.uses)
     if (use.slot.number == 2) use.size = Bytes(144);
-  EXPECT_EQ(may_be_recomputed(program, kCard).size(), 1u);
-  EXPECT_TRUE(may_be_recomputed(program, kCard, 30).empty())
+  EXPECT_EQ(may_be_recomputed(program, kGpu).size(), 1u);
+  EXPECT_TRUE(may_be_recomputed(program, kGpu, 30).empty())
       << "65 times as many bytes, at 2 x 30 of a copy's";
 }
 
 TEST(Recomputed, IsNotMadeOfWhatIsMadeAgain) {
-  const auto all = may_be_recomputed(Small(6, false, true).program, kCard);
+  const auto all = may_be_recomputed(Small(6, false, true).program, kGpu);
   ASSERT_EQ(all.size(), 1u) << "the second is made of the first, which dies before besides";
   EXPECT_EQ(all[0].slot.number, 2);
   EXPECT_EQ(all[0].after, 2);
@@ -251,12 +251,12 @@ TEST(Recomputed, OneOfAChainIs) {
   Program program = Small(6, false, true).program;
   for (Program::Death& death : program.deaths)
     if (death.slot.number == 2) death.after = 6;
-  const auto first = may_be_recomputed(program, kCard);
+  const auto first = may_be_recomputed(program, kGpu);
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].slot.number, 2);
   for (Program::Use& use : program.uses)
     if (use.slot.number == 3) use.size = KiB(10);
-  const auto larger = may_be_recomputed(program, kCard);
+  const auto larger = may_be_recomputed(program, kGpu);
   ASSERT_EQ(larger.size(), 1u);
   EXPECT_EQ(larger[0].slot.number, 3);
 }

@@ -34,7 +34,7 @@ class PacedLoop {
     for (size_t i = 0; i < host.size(); ++i) {
       std::vector<Touch> touches;
       for (size_t j = 0; j <= i; ++j) touches.push_back({blocks_[j], KiB(4), true});
-      history_.ended(kCard, touches, kernels, host[i]);
+      history_.ended(kGpu, touches, kernels, host[i]);
     }
   }
   Program program() const { return make_program(history_, 3).value(); }
@@ -73,7 +73,7 @@ TEST(TwoClocks, StepsTakeAsLongAsTheSlowerOfBoth) {
   for (const double host : {0.0, 1e-4, 1e-3, 4e-3}) {
     PacedLoop loop;
     for (int i = 0; i < 3; ++i) loop.period(1e-3, {host, host, host});
-    const Uses uses = uses_at(loop.program(), kCard, kSpeed);
+    const Uses uses = uses_at(loop.program(), kGpu, kSpeed);
     EXPECT_EQ(uses.host.empty(), host == 0);
     EXPECT_NEAR(period_time(uses, {}, std::vector<int64_t>(3, 0)), 3 * std::max(1e-3, host) * kMemory, 3)
         << host;
@@ -85,7 +85,7 @@ TEST(TwoClocks, StepsTakeAsLongAsTheSlowerOfBoth) {
 TEST(TwoClocks, APeriodThatFitsTakesTheHostsTime) {
   PacedLoop loop;
   for (int i = 0; i < 3; ++i) loop.period(1e-3, {4e-3, 4e-3, 4e-3});
-  const Schedule none = make_schedule(uses_at(loop.program(), kCard, kSpeed), MiB(1));
+  const Schedule none = make_schedule(uses_at(loop.program(), kGpu, kSpeed), MiB(1));
   EXPECT_TRUE(none.moves.empty());
   EXPECT_NEAR(none.time, 12e-3 * kMemory, 3);
 }
@@ -94,7 +94,7 @@ TEST(TwoClocks, APeriodThatFitsTakesTheHostsTime) {
 TEST(TwoClocks, TheHostRunsAhead) {
   PacedLoop loop;
   for (int i = 0; i < 3; ++i) loop.period(1e-3, {1e-3, 1e-4, 1.8e-3});
-  const Uses uses = uses_at(loop.program(), kCard, kSpeed);
+  const Uses uses = uses_at(loop.program(), kGpu, kSpeed);
   EXPECT_NEAR(period_time(uses, {}, std::vector<int64_t>(3, 0)), 3e-3 * kMemory, 3);
 }
 

@@ -127,7 +127,7 @@ TEST_F(GuardTest, TheRunnerWaitsForTheDiskAndCallersDoNot) {
   ending.how = How::exited;
   good(runner.finish(id, 1, ending));
   EXPECT_GE(disk_waits, 1) << "an end";
-  const lease::OpenFile life = good(begin_life(folder_->life(id, 1)));
+  const lease::OpenFile life = good(begin_life(directory_->life(id, 1)));
   disk_waits = 0;
   ASSERT_TRUE(write_ended(life.fd(), ending));
   EXPECT_GE(disk_waits, 1) << "an end in the life file";
@@ -141,7 +141,7 @@ TEST_F(GuardTest, OnlyTheSupervisorItselfIsSignalled) {
   }
   const auto line = lease::process_line(stranger);
   ASSERT_FALSE(line.empty());
-  const std::string path = folder_->life(1, 1);
+  const std::string path = directory_->life(1, 1);
   {
     const lease::OpenFile life = good(begin_life(path));
     ASSERT_TRUE(write_began(life.fd(), {{stranger, line[0].start_ticks + 1}}));
@@ -174,28 +174,28 @@ TEST_F(GuardTest, AMissingBeginningIsBelievedWithinItsBootOnly) {
   ASSERT_TRUE(good(store.claim(before, 1, "", "another boot")));
   for (const JobId id : {now, gone}) ASSERT_TRUE(good(store.claim(id, 1, "", record.boot_id)));
   ASSERT_TRUE(queue_.pause_all().ok());  // The pass below starts no job.
-  for (const JobId id : {before, now}) good(begin_life(folder_->life(id, 1)));
+  for (const JobId id : {before, now}) good(begin_life(directory_->life(id, 1)));
   const Program program = test::queue_runner();
-  Scheduler scheduler(*folder_, program, this->store());
+  Scheduler scheduler(*directory_, program, this->store());
   ASSERT_TRUE(scheduler.pass().ok());
   EXPECT_EQ(good(store.line(before)).state, State::interrupted);
   EXPECT_EQ(good(store.line(now)).state, State::queued);
   EXPECT_EQ(good(store.line(gone)).state, State::interrupted) << "somebody has removed its file";
-  EXPECT_TRUE(std::filesystem::is_empty(folder_->life_folder()));
+  EXPECT_TRUE(std::filesystem::is_empty(directory_->life_directory()));
 }
 
 TEST_F(GuardTest, WhatAKilledRunnerLeftIsRemovedAndWhatLivesIsNot) {
   Store store = this->store();
   const JobId runs = good(store.add(spec()))[0];
   ASSERT_TRUE(good(store.claim(runs, 1, "", "boot")));
-  good(begin_life(folder_->life(runs, 1)));
-  good(begin_life(folder_->life(77, 1)));
-  const lease::OpenFile alive = good(begin_life(folder_->life(78, 1)));
+  good(begin_life(directory_->life(runs, 1)));
+  good(begin_life(directory_->life(77, 1)));
+  const lease::OpenFile alive = good(begin_life(directory_->life(78, 1)));
   const Program program = test::queue_runner();
-  ASSERT_TRUE(Scheduler(*folder_, program, this->store()).clear_leftovers().ok());
-  EXPECT_TRUE(look(folder_->life(runs, 1)).present);
-  EXPECT_FALSE(look(folder_->life(77, 1)).present);
-  EXPECT_TRUE(look(folder_->life(78, 1)).present);
+  ASSERT_TRUE(Scheduler(*directory_, program, this->store()).clear_leftovers().ok());
+  EXPECT_TRUE(look(directory_->life(runs, 1)).present);
+  EXPECT_FALSE(look(directory_->life(77, 1)).present);
+  EXPECT_TRUE(look(directory_->life(78, 1)).present);
 }
 
 // A runner that has begun to leave sees a job that was added while it still had its lock.
@@ -222,9 +222,9 @@ TEST_F(GuardTest, ThereIsOneRunner) {
   ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
   const pid_t runner = outer_.runner();
   ASSERT_GT(runner, 0);
-  const std::string command = test::queue_runner().words[0] + " " + folder_->path();
+  const std::string command = test::queue_runner().words[0] + " " + directory_->path();
   EXPECT_EQ(std::system(command.c_str()), 0) << "there is one, which is well";
-  EXPECT_EQ(content(folder_->runner_lock()), std::to_string(runner) + "\n");
+  EXPECT_EQ(content(directory_->runner_lock()), std::to_string(runner) + "\n");
   EXPECT_EQ(outer_.runner(), runner);
   test::spit(path("go"), "");
 }
@@ -235,8 +235,8 @@ TEST_F(GuardTest, ARunnerWhoseLockWasRemovedGivesWay) {
   ASSERT_TRUE(soon([&] { return good(queue_.show(id)).state == State::running; }));
   const pid_t first = outer_.runner();
   ASSERT_GT(first, 0);
-  std::filesystem::remove(folder_->runner_lock());
-  folder_->wake();
+  std::filesystem::remove(directory_->runner_lock());
+  directory_->wake();
   EXPECT_TRUE(soon([&] {
     const pid_t now = outer_.runner();
     return now > 0 && now != first && kill(first, 0) != 0;
@@ -247,8 +247,8 @@ TEST_F(GuardTest, ARunnerWhoseLockWasRemovedGivesWay) {
 
 TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
-  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
-  const pid_t supervisor = static_cast<pid_t>(look(folder_->life(id, 1)).began->supervisor.pid);
+  ASSERT_TRUE(soon([&] { return look(directory_->life(id, 1)).began.has_value(); }));
+  const pid_t supervisor = static_cast<pid_t>(look(directory_->life(id, 1)).began->supervisor.pid);
   ASSERT_EQ(kill(supervisor, SIGSTOP), 0);  // The supervisor would start a runner too.
   const pid_t before = outer_.runner();
   ASSERT_TRUE(outer_.kill_runner());
@@ -262,7 +262,7 @@ TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
 // a runner.
 TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
-  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
+  ASSERT_TRUE(soon([&] { return look(directory_->life(id, 1)).began.has_value(); }));
   kill_runner_and_watcher();
   test::spit(path("go"), "");
   Store store = this->store();
@@ -316,8 +316,8 @@ TEST_F(GuardTest, TheTimeLimitStopsWhileAJobIsPaused) {
 // kernel delivers the stop first.
 TEST_F(GuardTest, APauseIsNotLostWhereTheSupervisorIsSlow) {
   const JobId id = add(shell("exec sleep 200"));
-  ASSERT_TRUE(soon([&] { return look(folder_->life(id, 1)).began.has_value(); }));
-  const auto supervisor = static_cast<pid_t>(look(folder_->life(id, 1)).began->supervisor.pid);
+  ASSERT_TRUE(soon([&] { return look(directory_->life(id, 1)).began.has_value(); }));
+  const auto supervisor = static_cast<pid_t>(look(directory_->life(id, 1)).began->supervisor.pid);
   const std::string process = "/proc/" + std::to_string(supervisor);
   ASSERT_EQ(kill(supervisor, SIGSTOP), 0);
   const auto pending = [&](int signal) {
@@ -353,11 +353,11 @@ TEST_F(GuardTest, SlotsCountWhatAnotherRunnerStarted) {
   EXPECT_EQ(good(queue_.wait({second}, kLong))[0].state, State::done);
 }
 
-TEST_F(GuardTest, AnotherUsersFolderIsRefused) {
+TEST_F(GuardTest, AnotherUsersDirectoryIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "other users can be tried only by root";
   std::filesystem::create_directory(path("theirs"));
   ASSERT_EQ(chown(path("theirs").c_str(), 12345, 12345), 0);
-  const auto opened = Folder::open(path("theirs"));
+  const auto opened = QueueDirectory::open(path("theirs"));
   ASSERT_FALSE(opened.ok());
   EXPECT_NE(opened.status().message().find("belongs to somebody else (uid 12345)"), std::string::npos);
 }

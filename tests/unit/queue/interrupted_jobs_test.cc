@@ -52,7 +52,7 @@ class InterruptedJobsTest : public QueueFixture {
     // session.
     all.insert(all.end(), job.rbegin(), job.rend());
     for (const pid_t pid : all) EXPECT_EQ(kill(pid, SIGKILL), 0);
-    ASSERT_TRUE(soon([&] { return !look(folder_->life(running, 1)).alive && !queue_.runner_alive(); }));
+    ASSERT_TRUE(soon([&] { return !look(directory_->life(running, 1)).alive && !queue_.runner_alive(); }));
   }
   // A job that a runner of the given boot began, and that left no end.
   JobId began(Store& store, const std::string& boot) {
@@ -60,7 +60,7 @@ class InterruptedJobsTest : public QueueFixture {
     job.directory = "/";
     const JobId id = good(store.add(job))[0];
     EXPECT_TRUE(good(store.claim(id, 1, "", boot)));
-    const lease::OpenFile life = good(begin_life(folder_->life(id, 1)));
+    const lease::OpenFile life = good(begin_life(directory_->life(id, 1)));
     EXPECT_TRUE(write_began(life.fd(), {{1, 1}}));
     return id;
   }
@@ -134,12 +134,12 @@ TEST_F(InterruptedJobsTest, ItIsSoWhereNoRunnerCanBeStarted) {
   {
     Store store = this->store();
     const JobId ended = began(store, this_boot());
-    const lease::OpenFile life([&] { return open(folder_->life(ended, 1).c_str(), O_RDWR | O_CLOEXEC); });
+    const lease::OpenFile life([&] { return open(directory_->life(ended, 1).c_str(), O_RDWR | O_CLOEXEC); });
     Ending three;
     three.how = How::exited;
     three.code = 3;
     ASSERT_TRUE(write_ended(life.fd(), three));
-    Queue helpless = good(Queue::open(folder_->path(), {{"/no/such/runner"}}));
+    Queue helpless = good(Queue::open(directory_->path(), {{"/no/such/runner"}}));
     const auto lines = good(helpless.list());
     EXPECT_EQ(lines.at(0).state, State::interrupted);
     EXPECT_EQ(lines.at(1).state, State::failed);
@@ -160,7 +160,7 @@ TEST_F(InterruptedJobsTest, ARestartOfTheMachineIsNamed) {
 TEST_F(InterruptedJobsTest, WhatIsKnownOfItsProgramIsSaid) {
   Store store = this->store();
   const JobId id = began(store, this_boot());
-  const lease::OpenFile life([&] { return open(folder_->life(id, 1).c_str(), O_RDWR | O_CLOEXEC); });
+  const lease::OpenFile life([&] { return open(directory_->life(id, 1).c_str(), O_RDWR | O_CLOEXEC); });
   Left left;
   left.program.how = How::signalled;
   left.program.code = 9;
@@ -180,13 +180,13 @@ TEST_F(InterruptedJobsTest, ItsEndIsItsLastSignOfLife) {
               silent = began(store, "another boot"), future = began(store, "another boot");
   const int64_t now = wall_clock_ns();
   for (const JobId id : {written, touched, silent, future}) {
-    test::spit(folder_->output(id, 1), "");
-    age(folder_->output(id, 1), 9000);
-    age(folder_->life(id, 1), 9000);
+    test::spit(directory_->output(id, 1), "");
+    age(directory_->output(id, 1), 9000);
+    age(directory_->life(id, 1), 9000);
   }
-  age(folder_->output(written, 1), -2);  // The jobs began just now, so signs of life are in the future.
-  age(folder_->life(touched, 1), -3);
-  age(folder_->life(future, 1), -9000);
+  age(directory_->output(written, 1), -2);  // The jobs began just now, so signs of life are in the future.
+  age(directory_->life(touched, 1), -3);
+  age(directory_->life(future, 1), -9000);
   std::this_thread::sleep_for(3500ms);
   good(queue_.list());
   const auto ended = [&](JobId id) { return good(store.line(id)).ended_ns; };
@@ -199,10 +199,10 @@ TEST_F(InterruptedJobsTest, ItsEndIsItsLastSignOfLife) {
 TEST_F(InterruptedJobsTest, TheSupervisorGivesSignsOfLife) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));
-  const int64_t before = age(folder_->life(id, 1), 9000);
+  const int64_t before = age(directory_->life(id, 1), 9000);
   EXPECT_TRUE(soon([&] {
     struct stat about {};
-    return stat(folder_->life(id, 1).c_str(), &about) == 0 && about.st_mtim.tv_sec * kSecond > before;
+    return stat(directory_->life(id, 1).c_str(), &about) == 0 && about.st_mtim.tv_sec * kSecond > before;
   }));
   test::spit(path("go"), "");
   EXPECT_EQ(good(queue_.wait({id}, 30'000ms)).at(0).state, State::done);
@@ -214,7 +214,7 @@ TEST_F(InterruptedJobsTest, WhatARunnerSeesVanishEndsThen) {
   const std::vector<pid_t> job = stopped(id);
   ASSERT_GT(job.size(), 1U);
   std::this_thread::sleep_for(1500ms);
-  age(folder_->life(id, 1), 9000);
+  age(directory_->life(id, 1), 9000);
   const int64_t before = wall_clock_ns();
   for (const pid_t pid : job) kill(pid, SIGKILL);
   Store store = this->store();
@@ -247,7 +247,7 @@ TEST_F(InterruptedJobsTest, ReadingStartsNoRunnerWhereThereIsNothingToDo) {
   good(queue_.list());
   good(queue_.show(id));
   EXPECT_FALSE(queue_.runner_alive());
-  EXPECT_FALSE(std::filesystem::exists(folder_->runner_log())) << "none has ever been";
+  EXPECT_FALSE(std::filesystem::exists(directory_->runner_log())) << "none has ever been";
 }
 
 }  // namespace

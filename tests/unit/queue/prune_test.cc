@@ -46,7 +46,7 @@ class PruneTest : public QueueDirectoryTest {
   }
   int64_t sql(const std::string& text) {
     sqlite3* file = nullptr;
-    EXPECT_EQ(sqlite3_open(folder_->database().c_str(), &file), SQLITE_OK);
+    EXPECT_EQ(sqlite3_open(directory_->database().c_str(), &file), SQLITE_OK);
     sqlite3_stmt* statement = nullptr;
     EXPECT_EQ(sqlite3_prepare_v2(file, text.c_str(), -1, &statement, nullptr), SQLITE_OK) << text;
     const int64_t value = sqlite3_step(statement) == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
@@ -54,10 +54,10 @@ class PruneTest : public QueueDirectoryTest {
     sqlite3_close(file);
     return value;
   }
-  std::string output(JobId id, int attempt = 1) const { return folder_->output(id, attempt); }
+  std::string output(JobId id, int attempt = 1) const { return directory_->output(id, attempt); }
   bool kept(JobId id) { return store_.line(id).ok(); }
   int64_t prune(const Keep& keep, int64_t enough = kAll) {
-    return good(store_.prune(keep, *folder_, enough)).jobs;
+    return good(store_.prune(keep, *directory_, enough)).jobs;
   }
   int64_t prune_all() { return prune({.age = 0ns, .jobs = std::nullopt}); }
 
@@ -105,7 +105,7 @@ TEST_F(PruneTest, OutputOfEveryAttemptGoes) {
   test::spit(output(id, 2), "");
   ASSERT_TRUE(store_.take_back(id, 2).ok());
   end(id, 0, 3);
-  const Pruned pruned = good(store_.prune({.age = 0ns, .jobs = std::nullopt}, *folder_, 1));
+  const Pruned pruned = good(store_.prune({.age = 0ns, .jobs = std::nullopt}, *directory_, 1));
   EXPECT_EQ(pruned.jobs, 1);
   EXPECT_EQ(pruned.output, Bytes(2 * 11));
   EXPECT_TRUE(std::filesystem::is_empty(outer_.path() / "output"));
@@ -243,8 +243,8 @@ TEST_F(AutomaticTest, TheRunnerPrunesWhenItEnds) {
   std::vector<JobId> ids;
   {
     // More jobs than one step of pruning removes. No runner sees them.
-    const auto folder = good(Folder::open(outer_.path().string()));
-    Store store = good(Store::open(*folder, Durable::processes));
+    const auto directory = good(QueueDirectory::open(outer_.path().string()));
+    Store store = good(Store::open(*directory, Durable::processes));
     JobSpec job = shell("true");
     job.directory = "/";
     Ending ending;
@@ -303,7 +303,7 @@ class CarefulPrune : public PruneTest {
     wall_clock_error_ns = error.count();
     const int64_t now = good(careful_now(store_, boot));
     const Keep keep{.age = 24h * 90, .jobs = std::nullopt};
-    return good(store_.prune(keep, *folder_, kAll, Care{now, at_least})).jobs;
+    return good(store_.prune(keep, *directory_, kAll, Care{now, at_least})).jobs;
   }
   static constexpr auto kYear = 24h * 400;
 };
@@ -354,7 +354,8 @@ TEST_F(CarefulPrune, NoJobIsOlderThanOneBeforeIt) {
 TEST_F(CarefulPrune, ByNumberItPrunesAllTheSame) {
   for (int i = 0; i < 6; ++i) ended();
   const Keep keep{.age = 24h * 90, .jobs = 4};
-  EXPECT_EQ(good(store_.prune(keep, *folder_, kAll, Care{good(careful_now(store_, "monday")), 5})).jobs, 2);
+  EXPECT_EQ(good(store_.prune(keep, *directory_, kAll, Care{good(careful_now(store_, "monday")), 5})).jobs,
+            2);
 }
 
 }  // namespace

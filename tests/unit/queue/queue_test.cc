@@ -23,7 +23,7 @@ class QueueTest : public QueueFixture {
   std::filesystem::path go() const { return path("go"); }
 };
 
-TEST_F(QueueTest, RunsAJobWithItsFolderEnvironmentAndOutput) {
+TEST_F(QueueTest, RunsAJobWithItsDirectoryEnvironmentAndOutput) {
   JobSpec spec = shell("pwd; echo $FRUIT; echo on stderr >&2; echo $INNKEEPER_JOB_ID; cat");
   spec.directory = "/usr";
   spec.environment = {"PATH=/usr/bin:/bin", "FRUIT=fig"};
@@ -54,7 +54,7 @@ TEST_F(QueueTest, SaysHowAJobEnded) {
   missing.command = {"no-such-program-anywhere"};
   const JobId gone = add(missing);
   JobSpec nowhere = shell("true");
-  nowhere.directory = "/no/such/folder";
+  nowhere.directory = "/no/such/directory";
   const JobId lost = add(nowhere);
   for (const JobId id : {code, signal, gone, lost}) EXPECT_EQ(wait(id).state, State::failed) << id;
   EXPECT_EQ(wait(code).how, How::exited);
@@ -292,7 +292,7 @@ TEST_F(QueueTest, RefusesWhatMakesNoSense) {
   spec.sweep = {{"lr", {}}};
   EXPECT_FALSE(queue_.add(spec).ok());
   spec = shell("true");
-  spec.cards.emplace().count = 0;
+  spec.gpus.emplace().count = 0;
   EXPECT_FALSE(queue_.add(spec).ok());
   spec = shell("true");
   spec.time_limit = 0ms;

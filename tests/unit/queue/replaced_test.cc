@@ -47,21 +47,21 @@ class ReplacedTest : public QueueDirectoryTest {
     Store made = store();
     ASSERT_EQ(good(made.add(spec())), std::vector<JobId>{1});
     ASSERT_TRUE(made.set(kPausedSetting, 1).ok());
-    std::filesystem::create_directories(folder_->output_folder());
-    close(open(folder_->output(1, 1).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    std::filesystem::create_directories(directory_->output_directory());
+    close(open(directory_->output(1, 1).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   }
   // The log has a copy, so that mending can read all jobs.
   void overwrite_the_first_page() const {
-    Database database = good(Database::open(folder_->database(), Durable::processes, kSchema));
+    Database database = good(Database::open(directory_->database(), Durable::processes, kSchema));
     EXPECT_TRUE(database.execute("CREATE TABLE another(x); DROP TABLE another").ok());
-    const int file = open(folder_->database().c_str(), O_WRONLY | O_CLOEXEC);
+    const int file = open(directory_->database().c_str(), O_WRONLY | O_CLOEXEC);
     const std::string garbage(4096, 'x');
     EXPECT_EQ(pwrite(file, garbage.data(), garbage.size(), 0), ssize_t{4096});
     close(file);
   }
   // Another thread mends the store. It must wait for the locks that this process holds.
   void mending_waits() {
-    mending_ = std::async(std::launch::async, [this] { return mend(*folder_); });
+    mending_ = std::async(std::launch::async, [this] { return mend(*directory_); });
     EXPECT_EQ(mending_->wait_for(200ms), std::future_status::timeout);
   }
 
@@ -71,7 +71,7 @@ class ReplacedTest : public QueueDirectoryTest {
 TEST_F(ReplacedTest, WhatIsLostWhileItIsOpenedIsNotMadeAnew) {
   for (const bool removed : {false, true}) {
     const At at("database looked at", [&] {
-      const std::string file = folder_->database();
+      const std::string file = directory_->database();
       EXPECT_EQ(removed ? unlink(file.c_str()) : truncate(file.c_str(), 0), 0);
     });
     Queue queue = outer_.queue();
@@ -83,10 +83,10 @@ TEST_F(ReplacedTest, WhatIsLostWhileItIsOpenedIsNotMadeAnew) {
 }
 
 TEST_F(ReplacedTest, AMissingDatabaseOfJobsIsNotMadeByItsOpening) {
-  for (const char* end : {"", "-wal", "-shm"}) unlink((folder_->database() + end).c_str());
-  EXPECT_EQ(Store::open(*folder_, Durable::processes).status().code(), Code::damaged);
-  EXPECT_EQ(Store::open(*folder_, Durable::power).status().code(), Code::damaged);
-  EXPECT_NE(access(folder_->database().c_str(), F_OK), 0);
+  for (const char* end : {"", "-wal", "-shm"}) unlink((directory_->database() + end).c_str());
+  EXPECT_EQ(Store::open(*directory_, Durable::processes).status().code(), Code::damaged);
+  EXPECT_EQ(Store::open(*directory_, Durable::power).status().code(), Code::damaged);
+  EXPECT_NE(access(directory_->database().c_str(), F_OK), 0);
 }
 
 TEST_F(ReplacedTest, NothingIsMendedWhileItIsOpened) {
@@ -94,7 +94,7 @@ TEST_F(ReplacedTest, NothingIsMendedWhileItIsOpened) {
     overwrite_the_first_page();
     mending_waits();
   });
-  (void)Store::open(*folder_, Durable::processes);
+  (void)Store::open(*directory_, Durable::processes);
   ASSERT_TRUE(mending_);
   EXPECT_TRUE(good(mending_->get()));
 }
@@ -115,7 +115,7 @@ TEST_F(ReplacedTest, AJobThatIsAddedWhileOthersMendIsKept) {
 TEST_F(ReplacedTest, WhoWaitsFollowsToTheNewDatabase) {
   Queue queue = outer_.queue();
   overwrite_the_first_page();
-  ASSERT_TRUE(good(mend(*folder_)));
+  ASSERT_TRUE(good(mend(*directory_)));
   const JobId added = good(queue.add(spec())).at(0);
   EXPECT_EQ(good(outer_.queue().show(added)).id, added);
 }

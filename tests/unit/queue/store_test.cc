@@ -25,7 +25,7 @@ class StoreTest : public QueueDirectoryTest {
  protected:
   // Opens, reads and writes a store with any content: each call returns a result or a one-line message.
   void use_whatever_is_there() const {
-    Result<Store> opened = Store::open(*folder_, Durable::processes);
+    Result<Store> opened = Store::open(*directory_, Durable::processes);
     const auto clear = [](const Status& status) {
       EXPECT_FALSE(status.message().empty());
       EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
@@ -53,11 +53,11 @@ TEST_F(StoreTest, KeepsWhatWasAsked) {
   job.retries = 2;
   job.time_limit = std::chrono::milliseconds(1500);
   job.notify = "say";
-  job.cards = lease::Request();
-  job.cards->count = 2;
-  job.cards->memory = GiB(3);
-  job.cards->exclusive = true;
-  job.cards->by = lease::By::power;
+  job.gpus = lease::Request();
+  job.gpus->count = 2;
+  job.gpus->memory = GiB(3);
+  job.gpus->exclusive = true;
+  job.gpus->by = lease::By::power;
   job.sweep = {{"x", {"1", "2"}}};
   const std::vector<JobId> ids = good(store.add(job));
   ASSERT_EQ(ids, (std::vector<JobId>{1, 2}));
@@ -69,7 +69,7 @@ TEST_F(StoreTest, KeepsWhatWasAsked) {
   EXPECT_EQ(second.retries_left, 2);
   EXPECT_EQ(second.time_limit, job.time_limit);
   EXPECT_EQ(second.notify, "say");
-  EXPECT_EQ(second.cards, 2);
+  EXPECT_EQ(second.gpus, 2);
   EXPECT_EQ(second.memory, GiB(3));
   EXPECT_EQ(second.exclusive, true);
   EXPECT_EQ(second.by, "power");
@@ -171,12 +171,12 @@ TEST_F(StoreTest, WhatEndedLastIsNotWhatWasAddedLast) {
 
 TEST_F(StoreTest, ADamagedOrForeignFileIsLeftAsItIs) {
   good(store().add(spec()));
-  const std::string path = folder_->database();
+  const std::string path = directory_->database();
   const auto refused = [&](const std::string& content, const char* part) {
     std::filesystem::remove(path + "-wal");
     std::filesystem::remove(path + "-shm");
     test::spit(path, content);
-    const Result<Store> opened = Store::open(*folder_, Durable::processes);
+    const Result<Store> opened = Store::open(*directory_, Durable::processes);
     ASSERT_FALSE(opened.ok());
     EXPECT_NE(opened.status().message().find(part), std::string::npos) << opened.status().message();
     EXPECT_EQ(test::content(path), content);
@@ -200,17 +200,17 @@ TEST_F(StoreTest, ADamagedOrForeignFileIsLeftAsItIs) {
 TEST_F(StoreTest, NumbersOfADamagedDatabaseAreHeldToWhatTheyCanBe) {
   const JobId id = good(store().add(spec()))[0];
   sqlite3* file = nullptr;
-  ASSERT_EQ(sqlite3_open(folder_->database().c_str(), &file), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open(directory_->database().c_str(), &file), SQLITE_OK);
   const auto damage = [&](const char* sql) {
     ASSERT_EQ(sqlite3_exec(file, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql;
   };
-  damage("UPDATE jobs SET attempt=9223372036854775807, memory=-5, cards=-1, slots=-7, title=x'1b5b324a'");
+  damage("UPDATE jobs SET attempt=9223372036854775807, memory=-5, gpus=-1, slots=-7, title=x'1b5b324a'");
   damage("UPDATE details SET time_limit_ms=9223372036854775807");
   Store store = this->store();
   const Job job = good(store.get(id));
   EXPECT_EQ(job.attempt, 1'000'000'000) << "the next one has a number";
   EXPECT_EQ(job.memory, Bytes(0));
-  EXPECT_EQ(job.cards, 0);
+  EXPECT_EQ(job.gpus, 0);
   EXPECT_EQ(job.cpu_slots, 0) << "no slots are won by starting it";
   EXPECT_EQ(job.title, "\\x1b[2J");
   EXPECT_LT(std::chrono::steady_clock::now() + *job.time_limit, std::chrono::steady_clock::time_point::max());
@@ -220,23 +220,23 @@ TEST_F(StoreTest, NumbersOfADamagedDatabaseAreHeldToWhatTheyCanBe) {
       "CREATE TABLE \"two\nlines\"(x); PRAGMA writable_schema=ON; "
       "UPDATE sqlite_master SET sql='CREATE TABLE no' WHERE name LIKE 'two%'");
   sqlite3_close(file);
-  const Status refused = Store::open(*folder_, Durable::processes).status();
+  const Status refused = Store::open(*directory_, Durable::processes).status();
   EXPECT_FALSE(refused.ok());
   EXPECT_EQ(refused.message().find('\n'), std::string::npos) << refused.message();
-  for (const char* ending : {"", "-wal", "-shm"}) std::filesystem::remove(folder_->database() + ending);
+  for (const char* ending : {"", "-wal", "-shm"}) std::filesystem::remove(directory_->database() + ending);
 }
 
 TEST_F(StoreTest, SurvivesAnyDamage) {
   {
     // Written to the disk, so that closing leaves no log: one file has everything.
-    Store store = good(Store::open(*folder_, Durable::power));
+    Store store = good(Store::open(*directory_, Durable::power));
     JobSpec job = spec();
     job.environment = {"A=" + std::string(300, 'a')};
     for (int64_t i = 0; i < 40; ++i) job.indices.push_back(i);
     const JobId id = good(store.add(job))[0];
     good(store.claim(id + 1, 1, "GPU-1", "boot"));
   }
-  const std::string whole = test::content(folder_->database());
+  const std::string whole = test::content(directory_->database());
   ASSERT_GT(whole.size(), 20'000U);
   const uint64_t seed = test::from_environment("INNKEEPER_SEED", 1);
   std::mt19937_64 random(seed);
@@ -247,27 +247,27 @@ TEST_F(StoreTest, SurvivesAnyDamage) {
     for (uint64_t i = 0; i < 1 + random() % 20; ++i)
       damaged[random() % damaged.size()] = static_cast<char>(random());
     if (random() % 4 == 0) damaged.resize(random() % damaged.size());
-    std::filesystem::remove(folder_->database() + "-wal");
-    std::filesystem::remove(folder_->database() + "-shm");
-    test::spit(folder_->database(), damaged);
+    std::filesystem::remove(directory_->database() + "-wal");
+    std::filesystem::remove(directory_->database() + "-shm");
+    test::spit(directory_->database(), damaged);
     use_whatever_is_there();
   }
-  test::spit(folder_->database(), whole);
-  std::filesystem::remove(folder_->database() + "-wal");
-  std::filesystem::remove(folder_->database() + "-shm");
+  test::spit(directory_->database(), whole);
+  std::filesystem::remove(directory_->database() + "-wal");
+  std::filesystem::remove(directory_->database() + "-shm");
 }
 
-TEST_F(StoreTest, TheFolderIsPrivateAndLocal) {
+TEST_F(StoreTest, TheDirectoryIsPrivateAndLocal) {
   EXPECT_EQ(std::filesystem::status(outer_.path()).permissions(), std::filesystem::perms::owner_all);
   const auto file = outer_.outer() / "file";
   test::spit(file, "");
-  EXPECT_FALSE(Folder::open(file.string()).ok());
-  EXPECT_FALSE(Folder::open((file / "below").string()).ok());
-  EXPECT_FALSE(Folder::open("/proc/queue").ok());
+  EXPECT_FALSE(QueueDirectory::open(file.string()).ok());
+  EXPECT_FALSE(QueueDirectory::open((file / "below").string()).ok());
+  EXPECT_FALSE(QueueDirectory::open("/proc/queue").ok());
 }
 
 TEST_F(StoreTest, LifeSaysWhatIsLockedBegunAndEnded) {
-  const std::string path = folder_->life(3, 1);
+  const std::string path = directory_->life(3, 1);
   EXPECT_FALSE(look(path).present);
   {
     const lease::OpenFile file = good(begin_life(path));
@@ -329,14 +329,14 @@ TEST(Sweep, EveryCombinationOnce) {
   EXPECT_EQ(substitute({"{a}"}, {{"a", "{b}"}, {"b", "no"}}), std::vector<std::string>{"{b}"}) << "once";
 }
 
-TEST(Measure, OfItsFullestCard) {
+TEST(Measure, OfItsFullestGpu) {
   lease::Machine machine = test::idle_machine(2);
   const lease::ProcessKey supervisor{10, 1}, other{20, 1};
-  machine.cards[0].processes = {{GiB(2), {{11, 5}, supervisor}},
-                                {GiB(1), {{12, 5}, {11, 5}, supervisor}},
-                                {GiB(50), {{13, 5}}},
-                                {GiB(50), {}}};
-  machine.cards[1].processes = {{GiB(4), {{14, 5}, supervisor}}, {GiB(1), {other}}};
+  machine.gpus[0].processes = {{GiB(2), {{11, 5}, supervisor}},
+                               {GiB(1), {{12, 5}, {11, 5}, supervisor}},
+                               {GiB(50), {{13, 5}}},
+                               {GiB(50), {}}};
+  machine.gpus[1].processes = {{GiB(4), {{14, 5}, supervisor}}, {GiB(1), {other}}};
   const auto used = measure({{1, 1, supervisor}, {2, 1, other}, {3, 1, {30, 1}}}, machine);
   EXPECT_EQ(used, (std::map<JobId, Bytes>{{1, GiB(4)}, {2, GiB(1)}}));
   EXPECT_EQ(propose(MiB(7000)), MiB(7936));
@@ -345,25 +345,25 @@ TEST(Measure, OfItsFullestCard) {
 
 // SQLite's locks belong to the process, and end when it closes any descriptor of the file.
 TEST_F(StoreTest, WhoLooksAtTheFileKeepsItsLocks) {
-  Store ours = good(Store::open(*folder_, Durable::processes));
+  Store ours = good(Store::open(*directory_, Durable::processes));
   (void)good(ours.add(spec()));
   struct flock question {};
   question.l_type = F_WRLCK;
   question.l_whence = SEEK_SET;
   const auto locked = [&] {
     return test::holds_in_child([&] {
-      const int fd = open(folder_->database().c_str(), O_RDWR | O_CLOEXEC);
+      const int fd = open(directory_->database().c_str(), O_RDWR | O_CLOEXEC);
       return fcntl(fd, F_GETLK, &question) == 0 && question.l_type != F_UNLCK;
     });
   };
   ASSERT_TRUE(locked());
-  EXPECT_EQ(read_header(folder_->database(), kSchema).kind, Header::ours);
+  EXPECT_EQ(read_header(directory_->database(), kSchema).kind, Header::ours);
   EXPECT_TRUE(locked());
-  EXPECT_TRUE(copy_file(folder_->database(), folder_->path() + "/copy").ok());
+  EXPECT_TRUE(copy_file(directory_->database(), directory_->path() + "/copy").ok());
   EXPECT_TRUE(locked());
-  EXPECT_TRUE(Store::open(*folder_, Durable::processes).ok());
+  EXPECT_TRUE(Store::open(*directory_, Durable::processes).ok());
   EXPECT_TRUE(locked());
-  EXPECT_FALSE(good(mend(*folder_)));
+  EXPECT_FALSE(good(mend(*directory_)));
   EXPECT_TRUE(locked());
 }
 

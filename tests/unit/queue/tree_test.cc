@@ -231,7 +231,7 @@ TEST_F(TreeTest, ARunnerIsNeverInAJobsTree) {
 
 // A job that adds jobs leaves the start of a runner to its supervisor: a runner below it would end with it.
 TEST_F(TreeTest, AJobStartsNoRunnerOfItsOwnQueue) {
-  const std::string starts = test::queue_runner().words[0] + " --ensure " + folder_->path();
+  const std::string starts = test::queue_runner().words[0] + " --ensure " + directory_->path();
   const JobId id = add(shell("echo $$ > " + path("up") + "; while [ ! -e " + path("go") +
                              " ]; do sleep 0.02; done; " + starts + " > " + path("said")));
   ASSERT_TRUE(written("up"));
@@ -240,10 +240,10 @@ TEST_F(TreeTest, AJobStartsNoRunnerOfItsOwnQueue) {
   const auto line = lease::process_line(runner);
   ASSERT_EQ(kill(static_cast<pid_t>(line[1].pid), SIGKILL), 0);
   ASSERT_EQ(kill(runner, SIGKILL), 0);
-  ASSERT_TRUE(soon([&] { return !runner_alive(*folder_); }));
+  ASSERT_TRUE(soon([&] { return !runner_alive(*directory_); }));
   test::spit(path("go"), "");
   ASSERT_TRUE(soon([&] { return content(path("said")) == "okay\n"; }));
-  EXPECT_FALSE(runner_alive(*folder_));
+  EXPECT_FALSE(runner_alive(*directory_));
   kill(above, SIGCONT);
   EXPECT_EQ(wait(id).state, State::done);
 }

@@ -21,12 +21,12 @@ namespace {
 using test::parsed;
 
 constexpr double kMs = 1e-3;
-const cost::GpuModel kCard{.name = "plain",
-                           .memory = GiB(1),
-                           .rates = {0, 0, 0, 1e9},
-                           .bandwidth = 1e15,
-                           .launch_seconds = 0,
-                           .reached_flops = 1};
+const cost::GpuModel kGpu{.name = "plain",
+                          .memory = GiB(1),
+                          .rates = {0, 0, 0, 1e9},
+                          .bandwidth = 1e15,
+                          .launch_seconds = 0,
+                          .reached_flops = 1};
 const cost::LinkModel kLink{.name = "plain", .bandwidth = 1024.0 * (1 << 20) / 1.024, .latency = 0};
 
 // A chain of layers, trained: each kernel takes 1 ms. Blocks of layer i in step s, in MiB as given:
@@ -82,7 +82,7 @@ class Training {
 };
 
 RecordedProgram training(int layers, Sizes sizes) {
-  return last_steps(parsed(Training(layers, sizes).steps(6)), kCard, 5);
+  return last_steps(parsed(Training(layers, sizes).steps(6)), kGpu, 5);
 }
 
 int64_t bytes_of(const RecordedProgram& program, Role role, int64_t step) {
@@ -114,7 +114,7 @@ TEST(RecordedProgram, TakesStatisticsThatForwardWritesForNoOptimizer) {
     text += "O norm =1000000,0,1 1:1048576r 2:512w " + made + "o\nO norm_backward =1000000,0,1 1:1048576r " +
             made + "r 2:512r\nF " + std::to_string(10 * step) + "\nM step\n";
   }
-  const RecordedProgram program = last_steps(parsed(text), kCard, 3);
+  const RecordedProgram program = last_steps(parsed(text), kGpu, 3);
   ASSERT_EQ(program.steps.size(), 3u);
   EXPECT_EQ(program.steps[0].optimizer, program.steps[0].end) << "nobody optimizes";
   EXPECT_EQ(bytes_of(program, Role::parameter, 0), 2)
@@ -122,9 +122,9 @@ TEST(RecordedProgram, TakesStatisticsThatForwardWritesForNoOptimizer) {
 }
 
 TEST(RecordedProgram, OfNothingIsNothing) {
-  EXPECT_TRUE(last_steps({}, kCard, 4).steps.empty());
-  EXPECT_TRUE(last_steps(parsed("O a 1:64o\nF 1\nF 7\n"), kCard, 4).kernels.empty());
-  EXPECT_EQ(last_steps(parsed("O a 1:64o\nM step\nM step\n"), kCard, 4).steps.size(), 2u);
+  EXPECT_TRUE(last_steps({}, kGpu, 4).steps.empty());
+  EXPECT_TRUE(last_steps(parsed("O a 1:64o\nF 1\nF 7\n"), kGpu, 4).kernels.empty());
+  EXPECT_EQ(last_steps(parsed("O a 1:64o\nM step\nM step\n"), kGpu, 4).steps.size(), 2u);
 }
 
 // Five steps of four kernels of 1 ms each.
@@ -269,7 +269,7 @@ TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
         "O zero =1000000,0,1 3:1048576w\nO f =1000000,0,1 1:1048576r\nO b =1000000,0,1 1:1048576r "
         "3:1048576w\n"
         "O o =1000000,0,1 1:1048576w 2:67108864w 3:1048576r\nM step\n";
-  const RecordedProgram program = last_steps(parsed(text), kCard, 5);
+  const RecordedProgram program = last_steps(parsed(text), kGpu, 5);
   EXPECT_EQ(bytes_of(program, Role::gradient, 0), 1);
   const Alternative found = alternatives(program, kLink, MiB(4)).optimizer;
   ASSERT_TRUE(found.cost.has_value());
@@ -307,9 +307,9 @@ TEST(Alternatives, TheHostMakesTheStepWhereStateIsLarge) {
   // time.
   const double host = (8 + 512 + 4) * double{1 << 20} / kHostBandwidth / kMs;
   EXPECT_NEAR(found.cost->seconds / kMs, 9 + 1 + host / 4 + 1, 1e-6);
-  const Alternative card = alternatives(program, kLink, MiB(200)).modules;
-  ASSERT_TRUE(card.cost.has_value());
-  EXPECT_GT(card.cost->seconds, found.cost->seconds) << "state over the link";
+  const Alternative gpu = alternatives(program, kLink, MiB(200)).modules;
+  ASSERT_TRUE(gpu.cost.has_value());
+  EXPECT_GT(gpu.cost->seconds, found.cost->seconds) << "state over the link";
 }
 
 // Steps that touch random blocks, each step like the one before: some blocks last, the others die in the step
@@ -361,7 +361,7 @@ std::string wandering(std::mt19937& random) {
 TEST(Alternatives, OfAnyProgramFitWhereTheySayAndNoFasterThanItsParts) {
   std::mt19937 random(7);
   for (int program_number = 0; program_number < 100; ++program_number) {
-    const RecordedProgram program = last_steps(parsed(wandering(random)), kCard, 5);
+    const RecordedProgram program = last_steps(parsed(wandering(random)), kGpu, 5);
     double kernels = 0;  // Kernel seconds of a step without the optimizer's part, which the host may run.
     const Parts& step = program.steps[2];
     for (int64_t at = step.begin; at < step.optimizer; ++at)
@@ -385,7 +385,7 @@ TEST(Alternatives, OfAnyProgramFitWhereTheySayAndNoFasterThanItsParts) {
 TEST(Comparison, HasTheAlternativesBesideThePlan) {
   const std::array shares = {1.0, 0.9, 0.3};
   const Result<Comparison> found =
-      compare(parsed(Training(4, {.activation = 4}).steps(3)), kCard, kLink, shares, 40);
+      compare(parsed(Training(4, {.activation = 4}).steps(3)), kGpu, kLink, shares, 40);
   ASSERT_TRUE(found.ok()) << found.status().message();
   const std::vector<Row>& rows = found.value().rows;
   ASSERT_EQ(rows.size(), 3u);

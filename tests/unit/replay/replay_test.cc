@@ -147,12 +147,12 @@ TEST(Offline, RulesMoveWhatIsKnownOfACircle) {
 
 TEST(Player, TakesTheKernelsTimeWhereAllFits) {
   const AccessRecord record = parsed(circle(4));
-  const cost::GpuModel card = cost::default_gpu();
-  const Result<Played> played = play(record, {.card = card});
+  const cost::GpuModel gpu = cost::default_gpu();
+  const Result<Played> played = play(record, {.gpu = gpu});
   ASSERT_TRUE(played.ok()) << played.status().message();
   EXPECT_EQ(played.value().operators, 50);
   EXPECT_EQ(played.value().peak, most_alive(record));
-  const std::vector<double> kernels = kernel_seconds(record, card);
+  const std::vector<double> kernels = kernel_seconds(record, gpu);
   ASSERT_EQ(played.value().steps.size(), kernels.size());
   for (size_t i = 0; i < kernels.size(); ++i)
     EXPECT_NEAR(played.value().steps[i].seconds, kernels[i], 1e-9) << "step " << i;

@@ -79,14 +79,14 @@ TEST(Truth, IsTheSameForASeed) {
 }
 
 // Where the model is right the truth changes nothing.
-TEST(Truth, AModelThatIsRightPlansAsTheCardItself) {
+TEST(Truth, AModelThatIsRightPlansAsTheGpuItself) {
   const AccessRecord record = parsed(unlike_kernels(3));
   const std::vector<double> shares = {0.8, 0.6};
-  const cost::GpuModel card = cost::default_gpu();
+  const cost::GpuModel gpu = cost::default_gpu();
   const cost::LinkModel link = cost::default_host_link();
-  const Comparison told = compare(record, card, link, shares, 12).value();
+  const Comparison told = compare(record, gpu, link, shares, 12).value();
   const Comparison modelled =
-      compare(record, card, link, shares, 12, kHostBandwidth, {KernelTimes::By::model, &record}).value();
+      compare(record, gpu, link, shares, 12, kHostBandwidth, {KernelTimes::By::model, &record}).value();
   ASSERT_EQ(told.rows.size(), 2u);
   for (size_t i = 0; i < told.rows.size(); ++i) {
     ASSERT_TRUE(told.rows[i].fits.ok() && modelled.rows[i].fits.ok());
@@ -101,13 +101,13 @@ TEST(Truth, KernelsTakeWhatTheyTakeWhoeverPlans) {
   const AccessRecord model = parsed(unlike_kernels(3));
   const AccessRecord truth = with_true_kernels(model, Truth(3));
   const std::vector<double> all = {1};
-  const cost::GpuModel card = cost::default_gpu();
+  const cost::GpuModel gpu = cost::default_gpu();
   const cost::LinkModel link = cost::default_host_link();
-  const Comparison told = compare(truth, card, link, all, 4).value();
+  const Comparison told = compare(truth, gpu, link, all, 4).value();
   const Comparison modelled =
-      compare(truth, card, link, all, 4, kHostBandwidth, {KernelTimes::By::model, &model}).value();
+      compare(truth, gpu, link, all, 4, kHostBandwidth, {KernelTimes::By::model, &model}).value();
   EXPECT_EQ(told.kernels, modelled.kernels);
-  EXPECT_NE(told.kernels, compare(model, card, link, all, 4).value().kernels);
+  EXPECT_NE(told.kernels, compare(model, gpu, link, all, 4).value().kernels);
   EXPECT_EQ(told.rows[0].planned.seconds, modelled.rows[0].planned.seconds);
 }
 

@@ -190,7 +190,7 @@ TEST(DiskMoves, SpillsRunSideBySide) {
 
 // The host waits for each of its operands before it asks for the next, a GPU for none.
 TEST(DiskMoves, OperandsAreReadSideBySide) {
-  for (const bool at_card : {true, false}) {
+  for (const bool at_gpu : {true, false}) {
     MachineOptions options = with_disk_and_computing_host();
     options.disk_calls = Meeting::calls();
     Machine machine(options);
@@ -202,7 +202,7 @@ TEST(DiskMoves, OperandsAreReadSideBySide) {
       for (size_t i = 0; i < operands.size(); ++i)
         EXPECT_TRUE(std::equal(operands[i].begin(), operands[i].end(), pattern(kSize, i).begin()));
     };
-    ASSERT_TRUE(machine.run(at_card ? machine.sim() : machine.host(), accesses, kernel).ok());
+    ASSERT_TRUE(machine.run(at_gpu ? machine.sim() : machine.host(), accesses, kernel).ok());
     EXPECT_TRUE(Meeting::was_held()) << "one read after the other";
     destroy(machine, blocks);
   }

@@ -393,7 +393,7 @@ TEST(FreeSpace, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   Block* block = machine.make(machine.sim(), pattern(3000, 1)).value();
   ASSERT_TRUE(machine->requests().evict(*block).ok());
   ASSERT_TRUE(machine.write(*block, machine.sim(), pattern(3000, 2)).ok());  // The host's replica is dropped.
-  machine.card(machine.sim())->synchronize();
+  machine.gpu(machine.sim())->synchronize();
   const Stats stats = machine->stats();
   EXPECT_EQ(stats.nodes.at("host").resident, 0);
   EXPECT_EQ(stats.nodes.at("host").recount, 0);

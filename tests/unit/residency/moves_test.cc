@@ -61,19 +61,19 @@ TEST(Moves, HintsWaitForTheLinkAndADemandPasses) {
   Machine machine({.budget = KiB(256), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 16);
   Block* wanted = at_host(machine, 1).front();
-  const double before = machine.card(machine.sim())->time(kIn);
+  const double before = machine.gpu(machine.sim())->time(kIn);
   const Bytes used = machine->used(machine.sim());
   for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
-  const double one = machine.card(machine.sim())->time(kIn) - before;
+  const double one = machine.gpu(machine.sim())->time(kIn) - before;
   EXPECT_EQ(machine->stats().bytes_fetched, static_cast<int64_t>(kSize)) << "one copy is under way";
   EXPECT_EQ((machine->used(machine.sim()) - used).count(), static_cast<int64_t>(16 * kSize));
   EXPECT_EQ(machine->check_invariants(), "");
 
   EXPECT_EQ(machine.read(*wanted, machine.sim()).value(), pattern(kSize, 0));
-  EXPECT_LT(machine.card(machine.sim())->time(kIn) - before, 2.5 * one);
+  EXPECT_LT(machine.gpu(machine.sim())->time(kIn) - before, 2.5 * one);
   // A waiting move comes next as soon as an operator needs its block.
   EXPECT_EQ(machine.read(*hints[15], machine.sim()).value(), pattern(kSize, 15));
-  EXPECT_LT(machine.card(machine.sim())->time(kIn) - before, 3.5 * one);
+  EXPECT_LT(machine.gpu(machine.sim())->time(kIn) - before, 3.5 * one);
   for (size_t i = 0; i < hints.size(); ++i)
     EXPECT_EQ(machine.read(*hints[i], machine.sim()).value(), pattern(kSize, i));
   EXPECT_EQ(machine->stats().bytes_fetched, static_cast<int64_t>(17 * kSize)) << "each once";
@@ -89,7 +89,7 @@ TEST(Moves, OperatorsTakeWaitingMovesOn) {
   Block* other = machine.make(machine.sim(), pattern(kSize, 9)).value();
   for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   for (int i = 0; i < 4; ++i) {
-    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
+    machine.gpu(machine.sim())->synchronize();  // Ends the copies so far.
     ASSERT_TRUE(machine.read(*other, machine.sim()).ok());
   }
   EXPECT_EQ(machine->stats().bytes_fetched, static_cast<int64_t>(4 * kSize));
@@ -105,7 +105,7 @@ TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
   const int64_t before = machine->stats().bytes_fetched;
   for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
   EXPECT_TRUE(soon([&] {
-    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
+    machine.gpu(machine.sim())->synchronize();  // Ends the copies so far.
     return machine->stats().bytes_fetched - before == static_cast<int64_t>(12 * kSize);
   }));
   for (size_t i = 0; i < hints.size(); ++i)
@@ -124,7 +124,7 @@ TEST(Moves, AHelperThatWasStoppedBeginsNothingMore) {
   machine->mover().thread().stop();
   const int64_t before = machine->stats().bytes_fetched;
   for (int i = 0; i < 20; ++i) {
-    machine.card(machine.sim())->synchronize();  // Ends the copies so far.
+    machine.gpu(machine.sim())->synchronize();  // Ends the copies so far.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(machine->stats().bytes_fetched, before);
@@ -149,7 +149,7 @@ TEST(Moves, SynchronizingEndsWhatTheHelperHasInItsHands) {
   machine->mover().thread().start();
   const int64_t before = machine->stats().bytes_fetched;
   ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());
-  machine.card(machine.sim())->synchronize();  // Ends the first part.
+  machine.gpu(machine.sim())->synchronize();  // Ends the first part.
   ASSERT_TRUE(soon([&] { return in_its_hands.load(); }));
   ASSERT_TRUE(machine->synchronize().ok());
   EXPECT_EQ(machine->stats().bytes_fetched - before, static_cast<int64_t>(3 * kSize));
@@ -211,7 +211,7 @@ TEST(Moves, ALargeBlockGoesInParts) {
   EXPECT_EQ(machine->stats().bytes_fetched, int64_t{1} << 14);
   EXPECT_EQ(machine.read(*wanted, machine.sim()).value(), pattern(kSize, 0));
   for (int i = 0; i < 2; ++i) {
-    machine.card(machine.sim())->synchronize();
+    machine.gpu(machine.sim())->synchronize();
     machine->mover().advance();
   }
   EXPECT_GE(machine->stats().bytes_fetched, (int64_t{3} << 14) + static_cast<int64_t>(kSize));
@@ -289,7 +289,7 @@ TEST(Moves, PartsFromASecondSourceComeAfterWhatFillsIt) {
 }
 
 // Each source has its own queue for copies out: the last part may arrive before the first.
-TEST(Moves, PartsFromTwoCardsAreAllWaitedFor) {
+TEST(Moves, PartsFromTwoGpusAreAllWaitedFor) {
   Machine machine({.accelerators = 2, .host_computes = true, .links = kInParts});
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();
   ASSERT_TRUE(machine->requests().write_back(*block).ok());  // Copies its first part.
@@ -309,7 +309,7 @@ TEST(Moves, PartsFromTheHostComeAfterWhatWasWrittenBack) {
   ASSERT_TRUE(
       machine->requests().prefetch(*block, machine.sim(0)).ok());  // the first part, from the other GPU
   for (int part = 1; part < 4; ++part) {
-    machine.card(machine.sim(1))->synchronize();
+    machine.gpu(machine.sim(1))->synchronize();
     machine->mover().advance();  // Copies the next part to the host.
   }
   ASSERT_TRUE(is_at(machine, *block, machine.host()));

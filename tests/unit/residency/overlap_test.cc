@@ -20,16 +20,16 @@ using test::pattern;
 constexpr sim::QueueIndex kCompute = 0, kIn = 1, kOut = 2;
 constexpr double kLong = 1.0;  // Seconds of a kernel; copies take some microseconds.
 
-void compute_for(sim::Accelerator& card, double seconds) {
-  card.begin_kernel(kCompute);
-  card.end_kernel(kCompute, {}, {.flops = seconds * card.options().gpu.flops(cost::Precision::bf16)});
+void compute_for(sim::Accelerator& gpu, double seconds) {
+  gpu.begin_kernel(kCompute);
+  gpu.end_kernel(kCompute, {}, {.flops = seconds * gpu.options().gpu.flops(cost::Precision::bf16)});
 }
 
 class Overlap : public testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(machine_->check_invariants(), ""); }
   Block* make(uint64_t version) { return machine_.make(node_, pattern(kSize, version)).value(); }
-  double time(sim::QueueIndex queue) { return machine_.card(node_)->time(queue); }
+  double time(sim::QueueIndex queue) { return machine_.gpu(node_)->time(queue); }
 
   // A block whose real memory has a holder until held_ is false.
   Block* make_escaped() {
@@ -57,7 +57,7 @@ class Overlap : public testing::Test {
 TEST_F(Overlap, AFetchWaitsForNothingThatWasLaunchedSince) {
   Block* block = make(1);
   ASSERT_TRUE(machine_->requests().evict(*block).ok());
-  compute_for(*machine_.card(node_), kLong);
+  compute_for(*machine_.gpu(node_), kLong);
   ASSERT_TRUE(machine_->requests().prefetch(*block, node_).ok());
   EXPECT_LT(time(kIn), kLong / 2);
   EXPECT_EQ(machine_.read(*block, node_).value(), pattern(kSize, 1));
@@ -67,7 +67,7 @@ TEST_F(Overlap, AFetchWaitsForNothingThatWasLaunchedSince) {
 TEST_F(Overlap, AnEvictionWaitsForItsWriterAlone) {
   Block* block = make(1);
   for (int i = 0; i < 32; ++i) machine_->destroy(make(2));  // Lets the engine record an event.
-  compute_for(*machine_.card(node_), kLong);
+  compute_for(*machine_.gpu(node_), kLong);
   ASSERT_TRUE(machine_->requests().evict(*block).ok());
   EXPECT_LT(time(kOut), kLong / 2);
   EXPECT_EQ(machine_.read(*block, node_).value(), pattern(kSize, 1));
@@ -90,7 +90,7 @@ TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
   Block* second = make(2);  // Evicts the first block.
-  compute_for(*machine_.card(node_), kLong);
+  compute_for(*machine_.gpu(node_), kLong);
   ASSERT_TRUE(machine_->requests().prefetch(*first, node_).ok());  // Evicts the second block.
   EXPECT_GE(time(kIn), time(kOut));
   EXPECT_GE(time(kIn), kLong) << "no event was recorded before, and the writer of the second is not known";
@@ -106,7 +106,7 @@ TEST_F(Overlap, RoomOfACleanBlockIsThereWhenItsLastReaderIsThrough) {
   Block* first = make(1);
   Block* second = make(2);                         // Evicts the first block.
   ASSERT_TRUE(machine_.read(*first, node_).ok());  // Evicts the second block; the first is clean now.
-  compute_for(*machine_.card(node_), kLong);
+  compute_for(*machine_.gpu(node_), kLong);
   ASSERT_TRUE(machine_.read(*first, node_).ok());
   ASSERT_TRUE(machine_->requests().prefetch(*second, node_).ok());
   EXPECT_GE(time(kIn), kLong);
@@ -135,10 +135,10 @@ TEST_F(Overlap, WhatAKernelResizesIsCopiedAfterIt) {
     const NodeAdmission scope = machine.engine().admit(machine.sim(0), Bytes(0));
     Memory memory = machine->device(machine.sim(0)).allocate(Bytes(kSize)).value();
     const sim::WrittenRange written{memory.data(), kSize};
-    machine.card(machine.sim(0))->begin_kernel(kCompute);
+    machine.gpu(machine.sim(0))->begin_kernel(kCompute);
     const Contents contents = pattern(kSize, 1);
     std::copy(contents.begin(), contents.end(), static_cast<unsigned char*>(memory.data()));
-    machine.card(machine.sim(0))->end_kernel(kCompute, std::span(&written, 1), {});
+    machine.gpu(machine.sim(0))->end_kernel(kCompute, std::span(&written, 1), {});
     machine->replace(*block, machine.sim(0), std::move(memory), Bytes(kSize));
   }
   EXPECT_EQ(machine.read(*block, machine.sim(1)).value(), pattern(kSize, 1));
@@ -156,10 +156,10 @@ TEST_F(Overlap, AFreshResultIsCopiedAfterItsKernel) {
     const NodeAdmission scope = machine.engine().admit(node, Bytes(0));
     Memory memory = machine->device(node).allocate(Bytes(kSize)).value();
     const sim::WrittenRange written{memory.data(), kSize};
-    machine.card(node)->begin_kernel(kCompute);
+    machine.gpu(node)->begin_kernel(kCompute);
     const Contents contents = pattern(kSize, 1);
     std::copy(contents.begin(), contents.end(), static_cast<unsigned char*>(memory.data()));
-    machine.card(node)->end_kernel(kCompute, std::span(&written, 1), {});
+    machine.gpu(node)->end_kernel(kCompute, std::span(&written, 1), {});
     machine->adopt(*block, node, std::move(memory));
     ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim(1)).ok());
     Access access{.block = block, .pinned = true, .born = true};

@@ -18,14 +18,14 @@ PeriodStats period_of(MachineOptions options, double seconds) {
   options.budget = Bytes(kPeriodBlockSize.count() * (static_cast<int64_t>(kPeriodBlocks) - kLacking));
   options.visibility = sim::Visibility::early;
   Machine machine(options);
-  sim::Accelerator& card = *machine.card(machine.sim());
+  sim::Accelerator& gpu = *machine.gpu(machine.sim());
   std::vector<Block*> blocks;
   for (size_t i = 0; i < kPeriodBlocks; ++i) blocks.push_back(machine->create(kPeriodBlockSize));
   while (machine->plans().planning().periods < 3) {
     for (Block* block : blocks) {
       EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
-      card.begin_kernel(0);
-      card.end_kernel(0, {}, {.flops = seconds * card.options().gpu.flops(cost::Precision::bf16)});
+      gpu.begin_kernel(0);
+      gpu.end_kernel(0, {}, {.flops = seconds * gpu.options().gpu.flops(cost::Precision::bf16)});
     }
   }
   const PeriodStats period = machine->plans().planning().period;
@@ -72,8 +72,8 @@ TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   quick.launch_seconds = 1e-9;
   const cost::LinkModel link{"fast", quick.bytes() / 3, 0};  // Carries a block in the time of touching three.
   const Bytes size = MiB(4);
-  Machine machine({.budget = Bytes(size.count() * 4 - KiB(512).count()), .card = quick, .link = link});
-  sim::Accelerator& card = *machine.card(machine.sim());
+  Machine machine({.budget = Bytes(size.count() * 4 - KiB(512).count()), .gpu = quick, .link = link});
+  sim::Accelerator& gpu = *machine.gpu(machine.sim());
   const auto make = [&] { return machine->create(size); };
   Block* const behind_large = make();
   Block* const before_long = make();
@@ -82,8 +82,8 @@ TEST(PeriodSeconds, AndNotBytesSayWhatLeavesWhileKernelsRun) {
   Block* const once = machine->create(KiB(4));  // Marks the period, which the planner detects by it.
   const auto run = [&](Block* block, double seconds = 0) {
     EXPECT_TRUE(machine.run(machine.sim(), {{.block = block, .write = true}}, [](auto) {}).ok());
-    card.begin_kernel(0);
-    card.end_kernel(0, {}, {.flops = seconds * quick.flops(cost::Precision::bf16)});
+    gpu.begin_kernel(0);
+    gpu.end_kernel(0, {}, {.flops = seconds * quick.flops(cost::Precision::bf16)});
   };
   run(large);
   ASSERT_TRUE(machine->requests().pin(*large, machine.sim()).ok());

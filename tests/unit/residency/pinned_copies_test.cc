@@ -26,15 +26,15 @@ class NeverDone final : public EventState {
 class PinnedCopiesTest : public testing::Test {
  protected:
   PinnedCopiesTest() {
-    machine_.card(node_)->begin_kernel(0);
-    machine_.card(node_)->end_kernel(
-        0, {}, {.flops = machine_.card(node_)->options().gpu.flops(cost::Precision::bf16)});
+    machine_.gpu(node_)->begin_kernel(0);
+    machine_.gpu(node_)->end_kernel(
+        0, {}, {.flops = machine_.gpu(node_)->options().gpu.flops(cost::Precision::bf16)});
     after_a_second_ = machine_->device(node_).record(Queue::compute).value();
   }
   HostRange range(size_t begin, size_t end, bool written) { return {&bytes_[begin], end - begin, written}; }
   bool waits(const HostRange& range) {
     EXPECT_TRUE(copies_.order_after(machine_->device(node_), Queue::copy_in, range).ok());
-    return machine_.card(node_)->time(1) > 0.5;
+    return machine_.gpu(node_)->time(1) > 0.5;
   }
 
   test::Machine machine_;

@@ -33,13 +33,13 @@ class ProgramCopies : public testing::Test {
   explicit ProgramCopies(cost::LinkModel link = cost::default_host_link()) : machine_({.link = link}) {}
   void TearDown() override { EXPECT_EQ(machine_->check_invariants(), ""); }
 
-  double time(sim::QueueIndex queue) { return machine_.card(node_)->time(queue); }
+  double time(sim::QueueIndex queue) { return machine_.gpu(node_)->time(queue); }
   Block* make(uint64_t version) { return machine_.make(node_, pattern(kSize, version)).value(); }
   Block* fresh() { return machine_->create(Bytes(kSize)); }
   void compute_for(double seconds) {
-    machine_.card(node_)->begin_kernel(kCompute);
-    machine_.card(node_)->end_kernel(
-        kCompute, {}, {.flops = seconds * machine_.card(node_)->options().gpu.flops(cost::Precision::bf16)});
+    machine_.gpu(node_)->begin_kernel(kCompute);
+    machine_.gpu(node_)->end_kernel(
+        kCompute, {}, {.flops = seconds * machine_.gpu(node_)->options().gpu.flops(cost::Precision::bf16)});
   }
   // Lets the engine record an event, which covers the work so far.
   void mark() {
@@ -61,7 +61,7 @@ class ProgramCopies : public testing::Test {
     ASSERT_TRUE(copy_out(*block, result).ok());
     between();
     ASSERT_TRUE(copy_in(*block, batch).ok());
-    machine_.card(node_)->synchronize(kIn);  // Ends the copy in at the earliest time that its waits allow.
+    machine_.gpu(node_)->synchronize(kIn);  // Ends the copy in at the earliest time that its waits allow.
     EXPECT_EQ(machine_.read(*block, node_).value(), batch);
     ASSERT_TRUE(machine_->synchronize().ok());
     EXPECT_EQ(result, pattern(kSize, 1));
@@ -107,7 +107,7 @@ TEST_F(ProgramCopies, MemoryOfAFreshBlockIsCopiedIntoAfterItsUserBefore) {
   for (Block* block : blocks) machine_->destroy(block);
   Block* block = fresh();
   ASSERT_TRUE(copy_in(*block, batch).ok());
-  machine_.card(node_)->synchronize(kIn);  // Ends the copy in at the earliest time after those writes.
+  machine_.gpu(node_)->synchronize(kIn);  // Ends the copy in at the earliest time after those writes.
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   machine_->destroy(block);
 }
@@ -198,7 +198,7 @@ TEST_F(ProgramCopies, ACopyOutOfEscapedMemoryComesAfterItsHoldersKernels) {
     std::copy(written.begin(), written.end(), operands[0].begin());
   });
   ASSERT_TRUE(copy_out(*block, result).ok());
-  machine_.card(node_)->synchronize(kOut);  // Ends the copy out at the earliest time that its waits allow.
+  machine_.gpu(node_)->synchronize(kOut);  // Ends the copy out at the earliest time that its waits allow.
   EXPECT_EQ(result, pattern(kSize, 2));
   machine_->destroy(block);
 }
@@ -275,7 +275,7 @@ TEST_F(ProgramCopies, MemoryOfAPinnedBlockIsCopiedIntoAfterItsUserBefore) {
   Block* block = fresh();
   ASSERT_TRUE(machine_->requests().pin(*block, node_).ok());
   ASSERT_TRUE(copy_in(*block, batch).ok());
-  machine_.card(node_)->synchronize(kIn);
+  machine_.gpu(node_)->synchronize(kIn);
   EXPECT_EQ(machine_.read(*block, node_).value(), batch);
   machine_->destroy(block);
 }

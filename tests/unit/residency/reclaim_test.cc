@@ -23,7 +23,7 @@ TEST_P(ReclaimTest, ABlockThatGoesToAndFroHoldsTheHostMemoryOfAFewCopies) {
   machine->destroy(block);
 }
 
-TEST_P(ReclaimTest, ManyBlocksOnTwoCardsHoldWhatIsOutAndALittleMore) {
+TEST_P(ReclaimTest, ManyBlocksOnTwoGpusHoldWhatIsOutAndALittleMore) {
   constexpr size_t kBlocks = 32;
   Machine machine({.accelerators = 2, .budget = Bytes(4 * kSize), .visibility = GetParam(), .peers = false});
   std::vector<Block*> blocks;

@@ -22,14 +22,14 @@ class RecordedTest : public testing::Test {
   // An operator of that name at the GPU, whose kernel does nothing.
   void op(const char* name, std::vector<Access> accesses, const trace::Work& work = {}) {
     Engine& engine = machine_.engine();
-    const NodeAdmission scope = engine.admit(card_, Bytes(0));
-    ASSERT_TRUE(engine.acquire(card_, std::span(accesses)).ok());
+    const NodeAdmission scope = engine.admit(gpu_, Bytes(0));
+    ASSERT_TRUE(engine.acquire(gpu_, std::span(accesses)).ok());
     const bool named = name != nullptr && engine.plans().stream()->on();
-    engine.release(card_, std::span(accesses),
+    engine.release(gpu_, std::span(accesses),
                    named ? trace::Operation{engine.plans().stream()->name(name), work} : trace::Operation());
   }
   Machine machine_{{.budget = KiB(64), .visibility = sim::Visibility::early}};
-  const NodeId card_ = machine_.sim();
+  const NodeId gpu_ = machine_.sim();
   trace::Recorder recorder_{machine_->plans().stream()};
 };
 
@@ -37,11 +37,11 @@ TEST_F(RecordedTest, OperatorsBirthsAndDeathsAreInARecord) {
   Block* const before = machine_->create(kRecordedSize);
   recorder_.start(100);
   op("fill", {{.block = before, .write = true}});
-  Result<Memory> memory = machine_->device(card_).allocate(KiB(1));
+  Result<Memory> memory = machine_->device(gpu_).allocate(KiB(1));
   Block* const born = machine_->create(KiB(1));
-  machine_->adopt(*born, card_, std::move(memory).value());
+  machine_->adopt(*born, gpu_, std::move(memory).value());
   std::vector<Access> accesses = {{.block = born, .pinned = true, .born = true}};
-  machine_->release(card_, std::span(accesses),
+  machine_->release(gpu_, std::span(accesses),
                     {machine_->plans().stream()->name("make"), {.flops = 8, .bytes = 1024, .kernels = 2}});
   op("add", {{.block = before}, {.block = born, .write = true}, {.block = before}});
   const std::string a = number(*before);

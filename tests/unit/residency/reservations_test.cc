@@ -11,26 +11,26 @@ namespace {
 
 TEST(Reservations, HoldRoomUntilTheyAreTakenOrGivenBack) {
   Machine machine({.budget = KiB(16)});
-  const NodeId card = machine.sim();
+  const NodeId gpu = machine.sim();
   {
-    Result<Reservation> reservation = machine->evictor().reserve(card, KiB(12), Reserve::free_only);
+    Result<Reservation> reservation = machine->evictor().reserve(gpu, KiB(12), Reserve::free_only);
     ASSERT_TRUE(reservation.ok());
-    EXPECT_EQ(machine->used(card), KiB(12));
+    EXPECT_EQ(machine->used(gpu), KiB(12));
     EXPECT_EQ(machine->check_invariants(), "") << "promised is neither lost nor there";
-    EXPECT_EQ(machine->evictor().reserve(card, KiB(8), Reserve::free_only).status().code(), Code::busy);
+    EXPECT_EQ(machine->evictor().reserve(gpu, KiB(8), Reserve::free_only).status().code(), Code::busy);
     {
       ArmedReservation armed(reservation.value());
-      Result<Memory> memory = machine->device(card).allocate(KiB(8));
+      Result<Memory> memory = machine->device(gpu).allocate(KiB(8));
       ASSERT_TRUE(memory.ok());
-      EXPECT_EQ(machine->used(card), KiB(12)) << "charged once";
+      EXPECT_EQ(machine->used(gpu), KiB(12)) << "charged once";
       EXPECT_EQ(reservation.value().left(), KiB(4));
       EXPECT_EQ(machine->check_invariants(), "");
     }
-    Result<Memory> more = machine->device(card).allocate(KiB(4));
+    Result<Memory> more = machine->device(gpu).allocate(KiB(4));
     ASSERT_TRUE(more.ok());
-    EXPECT_EQ(machine->used(card), KiB(8)) << "not armed any more";
+    EXPECT_EQ(machine->used(gpu), KiB(8)) << "not armed any more";
   }
-  EXPECT_EQ(machine->used(card), Bytes(0));
+  EXPECT_EQ(machine->used(gpu), Bytes(0));
   EXPECT_EQ(machine->check_invariants(), "");
 }
 
@@ -48,7 +48,8 @@ TEST(Reservations, OfAnotherNodeAreLeftAlone) {
 TEST(Reservations, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
   Machine machine({.budget = KiB(16)});
   Block* block = machine.make(machine.sim(), pattern(3 * kSize, 1)).value();
-  EXPECT_EQ(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::free_only).status().code(), Code::busy);
+  EXPECT_EQ(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::free_only).status().code(),
+            Code::busy);
   EXPECT_EQ(machine->stats().evictions, 0);
   EXPECT_TRUE(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::may_evict).ok());
   EXPECT_EQ(machine->stats().evictions, 1);
@@ -57,7 +58,8 @@ TEST(Reservations, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
   const NodeAdmission scope = machine.engine().admit(machine.sim(), block->size());
   ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());
   std::thread([&] {
-    EXPECT_EQ(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::may_evict).status().code(), Code::busy);
+    EXPECT_EQ(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::may_evict).status().code(),
+              Code::busy);
   }).join();
   machine->release(machine.sim(), std::span(&access, 1));
   machine->destroy(block);

@@ -155,9 +155,9 @@ TEST_P(TransferTest, ACopyIntoReusedMemoryWaitsForItsEarlierUsers) {
       Result<Memory> scratch = machine->device(machine.sim(0)).allocate(Bytes(kSize));
       ASSERT_TRUE(scratch.ok()) << scratch.status().message();
       const sim::WrittenRange written{scratch.value().data(), kSize};
-      machine.card(machine.sim(0))->begin_kernel(0);
+      machine.gpu(machine.sim(0))->begin_kernel(0);
       std::fill_n(static_cast<unsigned char*>(written.data), kSize, static_cast<unsigned char>(99));
-      machine.card(machine.sim(0))->end_kernel(0, std::span(&written, 1), {});
+      machine.gpu(machine.sim(0))->end_kernel(0, std::span(&written, 1), {});
     }
     ASSERT_TRUE(machine->requests().prefetch(*far, machine.sim(0)).ok());
     expect(machine, *far, machine.sim(0), 7);
@@ -304,7 +304,7 @@ TEST_P(TransferTest, BytesAreReadWhereTheyAre) {
     return bytes;
   };
   Block* block = make(machine, machine.sim(0), 1);
-  EXPECT_EQ(read(*block), pattern(kSize, 1)) << "at the card, after the kernel that wrote it";
+  EXPECT_EQ(read(*block), pattern(kSize, 1)) << "at the GPU, after the kernel that wrote it";
   ASSERT_TRUE(machine->requests().evict(*block).ok());
   EXPECT_EQ(read(*block), pattern(kSize, 1)) << "at the host";
   ASSERT_TRUE(machine->requests().evict(*block).ok());

@@ -25,13 +25,13 @@ TEST(Accelerator, AnEarlyQueueIsThroughWithAWaitAtOnce) {
 
 TEST(Accelerator, RandomIsTheSameForASeed) {
   auto outcomes = [](uint64_t seed) {
-    Accelerator card(options(Visibility::random, seed));
+    Accelerator gpu(options(Visibility::random, seed));
     std::string seen;
-    unsigned char* data = take(card);
+    unsigned char* data = take(gpu);
     for (int i = 0; i < 64; ++i) {
-      fill(card, data, 7);
+      fill(gpu, data, 7);
       seen += data[0] == 7 ? 'v' : 'h';
-      card.synchronize();
+      gpu.synchronize();
     }
     return seen;
   };
@@ -40,12 +40,12 @@ TEST(Accelerator, RandomIsTheSameForASeed) {
 }
 
 TEST(Accelerator, FreshAndFreedMemoryIsPoison) {
-  Accelerator card(options(Visibility::late));
-  unsigned char* data = take(card);
+  Accelerator gpu(options(Visibility::late));
+  unsigned char* data = take(gpu);
   for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(data[i], kPoison);
-  fill(card, data, 7);
-  card.synchronize();
-  card.free(data);
+  fill(gpu, data, 7);
+  gpu.synchronize();
+  gpu.free(data);
   for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(data[i], kPoison);
   float number;
   std::memcpy(&number, data, sizeof number);
@@ -55,11 +55,11 @@ TEST(Accelerator, FreshAndFreedMemoryIsPoison) {
 TEST(Accelerator, WithoutPoisonMemoryIsLeftAsItIs) {
   Options plain = options(Visibility::early);
   plain.poison = false;
-  Accelerator card(plain);
-  unsigned char* data = take(card);
+  Accelerator gpu(plain);
+  unsigned char* data = take(gpu);
   EXPECT_EQ(data[0], 0);
-  fill(card, data, 7);
-  card.free(data);
+  fill(gpu, data, 7);
+  gpu.free(data);
   EXPECT_EQ(data[0], 7);
 }
 
@@ -68,20 +68,20 @@ TEST(Accelerator, WithoutDataItIsAsLargeAsItSaysAndTheHostSeesZeros) {
     Options wanted = options(visibility);
     wanted.data = false;
     wanted.capacity = GiB(100);
-    Accelerator card(wanted);
-    unsigned char* first = take(card, size_t{90} << 30);
-    EXPECT_EQ(card.live(), GiB(90));
-    EXPECT_EQ(card.allocate(GiB(11)).status().code(), Code::out_of_memory);
+    Accelerator gpu(wanted);
+    unsigned char* first = take(gpu, size_t{90} << 30);
+    EXPECT_EQ(gpu.live(), GiB(90));
+    EXPECT_EQ(gpu.allocate(GiB(11)).status().code(), Code::out_of_memory);
     std::vector<unsigned char> host(kSize, 7);
-    card.copy(kIn, first, host.data(), kSize, Direction::in);
-    fill(card, first, 7, size_t{90} << 30);
-    unsigned char* second = take(card, size_t{10} << 30);
-    card.copy(kCompute, second, first, size_t{10} << 30, Direction::within);
-    EXPECT_TRUE(card.copy(kOut, host.data(), first, kSize, Direction::out)->synchronize().ok());
+    gpu.copy(kIn, first, host.data(), kSize, Direction::in);
+    fill(gpu, first, 7, size_t{90} << 30);
+    unsigned char* second = take(gpu, size_t{10} << 30);
+    gpu.copy(kCompute, second, first, size_t{10} << 30, Direction::within);
+    EXPECT_TRUE(gpu.copy(kOut, host.data(), first, kSize, Direction::out)->synchronize().ok());
     EXPECT_EQ(host, std::vector<unsigned char>(kSize, 0));
-    EXPECT_EQ(card.copied(Direction::within), GiB(10));
-    card.free(first);
-    card.free(second);
+    EXPECT_EQ(gpu.copied(Direction::within), GiB(10));
+    gpu.free(first);
+    gpu.free(second);
   }
 }
 
@@ -89,174 +89,174 @@ TEST(Accelerator, WhatTheSystemRefusesIsNotInUse) {
   Options wanted = options(Visibility::early);
   wanted.data = false;
   wanted.capacity = Bytes(int64_t{1} << 48);  // More than a process can map.
-  Accelerator card(wanted);
-  EXPECT_EQ(card.allocate(Bytes(int64_t{1} << 47)).status().code(), Code::out_of_memory);
-  EXPECT_EQ(card.live(), Bytes(0));
-  Result<void*> rest = card.allocate(Bytes((int64_t{1} << 48) + 1));
+  Accelerator gpu(wanted);
+  EXPECT_EQ(gpu.allocate(Bytes(int64_t{1} << 47)).status().code(), Code::out_of_memory);
+  EXPECT_EQ(gpu.live(), Bytes(0));
+  Result<void*> rest = gpu.allocate(Bytes((int64_t{1} << 48) + 1));
   EXPECT_NE(rest.status().message().find("in use 0 B"), std::string::npos) << rest.status().message();
 }
 
 TEST(Accelerator, FreeingPublishesNothingElse) {
-  Accelerator card(options(Visibility::late));
-  unsigned char* kept = take(card);
-  unsigned char* scratch = take(card);
-  card.begin_kernel(kCompute);
+  Accelerator gpu(options(Visibility::late));
+  unsigned char* kept = take(gpu);
+  unsigned char* scratch = take(gpu);
+  gpu.begin_kernel(kCompute);
   std::memset(kept, 7, kSize);
   const WrittenRange written{kept, kSize};
-  card.end_kernel(kCompute, {&written, 1}, {});
-  card.free(scratch);
+  gpu.end_kernel(kCompute, {&written, 1}, {});
+  gpu.free(scratch);
   EXPECT_EQ(kept[0], kPoison);
-  EXPECT_EQ(look(card, kept), 7);
+  EXPECT_EQ(look(gpu, kept), 7);
 }
 
 // A user of memory that a kernel wrote just before must wait for the compute queue, or the kernel's write
 // comes later.
 TEST(Accelerator, FreedMemoryIsStillItsKernels) {
   for (const bool wait : {true, false}) {
-    Accelerator card(options(Visibility::late));
-    unsigned char* data = take(card);
-    fill(card, data, 7);
-    card.free(data);
+    Accelerator gpu(options(Visibility::late));
+    unsigned char* data = take(gpu);
+    fill(gpu, data, 7);
+    gpu.free(data);
     EXPECT_EQ(data[0], kPoison);
-    unsigned char* again = take(card);
+    unsigned char* again = take(gpu);
     ASSERT_EQ(again, data);
     const std::vector<unsigned char> source(kSize, 9);
-    if (wait) card.wait(kIn, card.record(kCompute));
-    const Event copied = card.copy(kIn, again, source.data(), kSize, Direction::in);
+    if (wait) gpu.wait(kIn, gpu.record(kCompute));
+    const Event copied = gpu.copy(kIn, again, source.data(), kSize, Direction::in);
     ASSERT_TRUE(copied->synchronize().ok());
-    EXPECT_EQ(look(card, again), wait ? 9 : int{kPoison});
+    EXPECT_EQ(look(gpu, again), wait ? 9 : int{kPoison});
   }
 }
 
 // As when two threads' kernels overlap: one computes in memory that was the other's scratch memory.
 TEST(Accelerator, NothingIsPendingWhereAComputingKernelIsGivenMemory) {
-  Accelerator card(options(Visibility::late));
-  card.begin_kernel(kCompute);
-  unsigned char* scratch = take(card);  // the other's
-  fill(card, scratch, 7);
-  card.free(scratch);
-  unsigned char* result = take(card);
+  Accelerator gpu(options(Visibility::late));
+  gpu.begin_kernel(kCompute);
+  unsigned char* scratch = take(gpu);  // the other's
+  fill(gpu, scratch, 7);
+  gpu.free(scratch);
+  unsigned char* result = take(gpu);
   ASSERT_EQ(result, scratch);
   std::memset(result, 9, kSize);
-  card.begin_kernel(kCompute);  // The other thread's next kernel.
+  gpu.begin_kernel(kCompute);  // The other thread's next kernel.
   EXPECT_EQ(result[0], 9);
-  card.end_kernel(kCompute, {}, {});
+  gpu.end_kernel(kCompute, {}, {});
   const WrittenRange written{result, kSize};
-  card.end_kernel(kCompute, {&written, 1}, {});
-  EXPECT_EQ(look(card, result), 9);
+  gpu.end_kernel(kCompute, {&written, 1}, {});
+  EXPECT_EQ(look(gpu, result), 9);
 }
 
 TEST(Accelerator, OverlappingResultsAreHiddenOnce) {
-  Accelerator card(options(Visibility::late));
-  unsigned char* data = take(card);
-  card.begin_kernel(kCompute);
+  Accelerator gpu(options(Visibility::late));
+  unsigned char* data = take(gpu);
+  gpu.begin_kernel(kCompute);
   std::memset(data, 7, kSize);
   const WrittenRange written[] = {
       {data + 100, 200}, {data, kSize}, {data, kSize}, {data + 50, 0}, {data, 64}};
-  card.end_kernel(kCompute, written, {});
+  gpu.end_kernel(kCompute, written, {});
   EXPECT_EQ(data[0], kPoison);
-  EXPECT_EQ(look(card, data), 7);
+  EXPECT_EQ(look(gpu, data), 7);
   // Adjacent ranges, out of order.
-  card.begin_kernel(kCompute);
+  gpu.begin_kernel(kCompute);
   std::memset(data, 9, kSize);
   const WrittenRange halves[] = {{data + kSize / 2, kSize / 2}, {data, kSize / 2}};
-  card.end_kernel(kCompute, halves, {});
-  EXPECT_EQ(look(card, data), 9);
+  gpu.end_kernel(kCompute, halves, {});
+  EXPECT_EQ(look(gpu, data), 9);
 }
 
 // The destination's old bytes may be right by chance, or left from the last copy.
 TEST(Accelerator, ACopysDestinationIsPoisonUntilItIsMade) {
-  Accelerator card(options(Visibility::late));
-  unsigned char* data = take(card);
-  fill(card, data, 7);
-  card.synchronize();
+  Accelerator gpu(options(Visibility::late));
+  unsigned char* data = take(gpu);
+  fill(gpu, data, 7);
+  gpu.synchronize();
   std::vector<unsigned char> host(kSize, 7);
-  const Event copied = card.copy(kOut, host.data(), data, kSize, Direction::out);
+  const Event copied = gpu.copy(kOut, host.data(), data, kSize, Direction::out);
   EXPECT_EQ(host[0], kPoison);
   EXPECT_EQ(host[kSize - 1], kPoison);
   EXPECT_TRUE(copied->synchronize().ok());
   EXPECT_EQ(host, std::vector<unsigned char>(kSize, 7));
-  card.free(data);
+  gpu.free(data);
 }
 
 TEST(Accelerator, ACopyOntoItselfMovesTheBytes) {
   for (const Visibility visibility : {Visibility::late, Visibility::early}) {
     for (const bool up : {true, false}) {
-      Accelerator card(options(visibility));
-      unsigned char* data = take(card);
-      card.synchronize();
+      Accelerator gpu(options(visibility));
+      unsigned char* data = take(gpu);
+      gpu.synchronize();
       for (size_t i = 0; i < kSize; ++i) data[i] = static_cast<unsigned char>(i % 100);
       unsigned char* from = up ? data : data + 64;
       unsigned char* to = up ? data + 64 : data;
-      EXPECT_TRUE(card.copy(kCompute, to, from, kSize - 64, Direction::within)->synchronize().ok());
+      EXPECT_TRUE(gpu.copy(kCompute, to, from, kSize - 64, Direction::within)->synchronize().ok());
       const size_t first = up ? 0 : 64;
       for (size_t i = 0; i < kSize - 64; ++i) ASSERT_EQ(to[i], (first + i) % 100) << i;
-      card.free(data);
+      gpu.free(data);
     }
   }
 }
 
 TEST(Accelerator, PollingEnds) {
-  Accelerator card(options(Visibility::late));
-  unsigned char* data = take(card);
-  fill(card, data, 7);
-  const Event event = card.record(kCompute);
+  Accelerator gpu(options(Visibility::late));
+  unsigned char* data = take(gpu);
+  fill(gpu, data, 7);
+  const Event event = gpu.record(kCompute);
   EXPECT_FALSE(event->done());
   EXPECT_EQ(data[0], kPoison);
   int polls = 0;
   while (!event->done()) ASSERT_LT(++polls, 3);
   EXPECT_EQ(data[0], 7);
-  EXPECT_TRUE(card.record(kCompute)->done()) << "nothing is pending";
+  EXPECT_TRUE(gpu.record(kCompute)->done()) << "nothing is pending";
 }
 
 TEST(Accelerator, CapacityIsHardAndSaidInNumbers) {
-  Accelerator card(options(Visibility::late));
-  unsigned char* most = take(card, (1 << 20) - 128);
-  unsigned char* rest = take(card, 65);
-  EXPECT_EQ(card.live(), MiB(1));
-  EXPECT_EQ(card.size_of(rest), Bytes(128));
-  const Result<void*> none = card.allocate(Bytes(1));
+  Accelerator gpu(options(Visibility::late));
+  unsigned char* most = take(gpu, (1 << 20) - 128);
+  unsigned char* rest = take(gpu, 65);
+  EXPECT_EQ(gpu.live(), MiB(1));
+  EXPECT_EQ(gpu.size_of(rest), Bytes(128));
+  const Result<void*> none = gpu.allocate(Bytes(1));
   EXPECT_EQ(none.status().code(), Code::out_of_memory);
   EXPECT_EQ(none.status().message(),
             "sim:0 is full: asked 1 B (1 bytes), in use 1.0 MiB of 1.0 MiB, free 0 B; a larger sim node in "
             "INNKEEPER_NODES gives it more");
-  card.free(rest);
-  const Result<void*> much = card.allocate(MiB(4));
+  gpu.free(rest);
+  const Result<void*> much = gpu.allocate(MiB(4));
   EXPECT_EQ(
       much.status().message(),
       "sim:0 is full: asked 4.0 MiB (4194304 bytes), in use 1023.9 KiB of 1.0 MiB, free 128 B; a larger sim "
       "node in INNKEEPER_NODES gives it more");
-  EXPECT_FALSE(card.allocate(Bytes(INT64_MAX)).ok()) << "no overflow";
-  EXPECT_EQ(card.allocate(Bytes(0)).status().code(), Code::invalid_argument);
-  card.free(most);
-  EXPECT_EQ(card.live(), Bytes(0));
-  EXPECT_TRUE(card.contains(most));
+  EXPECT_FALSE(gpu.allocate(Bytes(INT64_MAX)).ok()) << "no overflow";
+  EXPECT_EQ(gpu.allocate(Bytes(0)).status().code(), Code::invalid_argument);
+  gpu.free(most);
+  EXPECT_EQ(gpu.live(), Bytes(0));
+  EXPECT_TRUE(gpu.contains(most));
 }
 
 TEST(Accelerator, TrimmedMemoryStaysMappedAndComesBackAsPoison) {
-  Accelerator card(options(Visibility::late));
-  unsigned char* data = take(card, 512 << 10);
-  card.free(data);
-  EXPECT_EQ(card.trim(), KiB(512));
+  Accelerator gpu(options(Visibility::late));
+  unsigned char* data = take(gpu, 512 << 10);
+  gpu.free(data);
+  EXPECT_EQ(gpu.trim(), KiB(512));
   data[3] = 1;  // A write as a late copy would make it.
-  unsigned char* again = take(card, 512 << 10);
+  unsigned char* again = take(gpu, 512 << 10);
   EXPECT_EQ(again, data);
   EXPECT_EQ(again[3], kPoison);
 }
 
 TEST(Accelerator, LongChainsOfWaitsBetweenQueuesEnd) {
-  Accelerator card(options(Visibility::late));
+  Accelerator gpu(options(Visibility::late));
   Accelerator peer(options(Visibility::late, 0, "sim:1"));
-  Event last = card.record(kIn);
-  unsigned char* data = take(card);
+  Event last = gpu.record(kIn);
+  unsigned char* data = take(gpu);
   unsigned char host[64] = {};
   for (int i = 0; i < 20000; ++i) {
-    Accelerator& next = i % 2 == 0 ? peer : card;
+    Accelerator& next = i % 2 == 0 ? peer : gpu;
     next.wait(kOut, last);
     last = next.copy(kOut, host, data, 64, Direction::out);
   }
   EXPECT_TRUE(last->synchronize().ok());
-  EXPECT_TRUE(card.idle(kOut));
+  EXPECT_TRUE(gpu.idle(kOut));
   EXPECT_TRUE(peer.idle(kOut));
 }
 
@@ -280,36 +280,36 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
         std::pair(Visibility::random, true), std::pair(Visibility::late, false)}) {
     Options clock = simple_clock(visibility);
     clock.data = has_data;
-    Accelerator card(clock);
+    Accelerator gpu(clock);
     unsigned char host[640] = {};
-    unsigned char* data = take(card, 640);
-    EXPECT_EQ(card.time(), 0);
+    unsigned char* data = take(gpu, 640);
+    EXPECT_EQ(gpu.time(), 0);
     // The copy in ends at 1 + 640/64 = 11. A concurrent kernel ends at 0.5 + max(2000/1000, 100/100) = 2.5.
-    const Event in = card.copy(kIn, data, host, 640, Direction::in);
-    card.begin_kernel(kCompute);
-    card.end_kernel(kCompute, {}, {.flops = 2000, .bytes = 100});
+    const Event in = gpu.copy(kIn, data, host, 640, Direction::in);
+    gpu.begin_kernel(kCompute);
+    gpu.end_kernel(kCompute, {}, {.flops = 2000, .bytes = 100});
     EXPECT_DOUBLE_EQ(time_of(in), 11);
-    EXPECT_DOUBLE_EQ(card.time(kCompute), 2.5);
+    EXPECT_DOUBLE_EQ(gpu.time(kCompute), 2.5);
     // A kernel after the copy ends at 11 + 0.5 + 300/100.
-    card.wait(kCompute, in);
-    fill(card, data, 7, 640);
-    card.begin_kernel(kCompute);
+    gpu.wait(kCompute, in);
+    fill(gpu, data, 7, 640);
+    gpu.begin_kernel(kCompute);
     const WrittenRange written{data, 640};
-    card.end_kernel(kCompute, {&written, 1}, {.flops = 0, .bytes = 300});
-    EXPECT_DOUBLE_EQ(card.time(kCompute), 11 + 0.5 + 3.5);
+    gpu.end_kernel(kCompute, {&written, 1}, {.flops = 0, .bytes = 300});
+    EXPECT_DOUBLE_EQ(gpu.time(kCompute), 11 + 0.5 + 3.5);
     // The copy out follows the kernel: the link is full duplex, so the concurrent copy in costs nothing.
-    card.wait(kOut, card.record(kCompute));
-    const Event out = card.copy(kOut, host, data, 64, Direction::out);
+    gpu.wait(kOut, gpu.record(kCompute));
+    const Event out = gpu.copy(kOut, host, data, 64, Direction::out);
     EXPECT_DOUBLE_EQ(time_of(out), 15 + 2);
-    card.copy(kIn, data, data + 64, 64, Direction::peer);
-    EXPECT_DOUBLE_EQ(card.time(kIn), 11 + 0.25 + 0.1);
-    EXPECT_DOUBLE_EQ(card.time(), 17);
+    gpu.copy(kIn, data, data + 64, 64, Direction::peer);
+    EXPECT_DOUBLE_EQ(gpu.time(kIn), 11 + 0.25 + 0.1);
+    EXPECT_DOUBLE_EQ(gpu.time(), 17);
     // An event that the host has waited for has passed for all later work, on any queue.
     EXPECT_TRUE(out->synchronize().ok());
-    EXPECT_DOUBLE_EQ(time_of(card.copy(kIn, data, host, 64, Direction::in)), 17 + 2);
-    EXPECT_EQ(card.copied(Direction::in), Bytes(704));
-    EXPECT_EQ(card.copied(Direction::out), Bytes(64));
-    EXPECT_EQ(card.copied(Direction::peer), Bytes(64));
+    EXPECT_DOUBLE_EQ(time_of(gpu.copy(kIn, data, host, 64, Direction::in)), 17 + 2);
+    EXPECT_EQ(gpu.copied(Direction::in), Bytes(704));
+    EXPECT_EQ(gpu.copied(Direction::out), Bytes(64));
+    EXPECT_EQ(gpu.copied(Direction::peer), Bytes(64));
     EXPECT_EQ(time_of(nullptr), 0);
   }
 }
@@ -319,15 +319,15 @@ TEST(VirtualTime, IsExactAndTheSameInEveryMode) {
 TEST(VirtualTime, AKernelWaitsForTheHostThatLaunchesIt) {
   Options slow = options(Visibility::early);
   slow.host_seconds = 1e-3;
-  Accelerator card(slow);
+  Accelerator gpu(slow);
   const double kernel = slow.gpu.launch_seconds;
   const auto launch = [&] {
-    card.begin_kernel(kCompute);
-    card.end_kernel(kCompute, {}, {});
+    gpu.begin_kernel(kCompute);
+    gpu.end_kernel(kCompute, {}, {});
   };
   for (int i = 0; i < 5; ++i) launch();
-  EXPECT_DOUBLE_EQ(card.host_time(), 5e-3);
-  EXPECT_DOUBLE_EQ(card.time(kCompute), 5e-3 + kernel);
+  EXPECT_DOUBLE_EQ(gpu.host_time(), 5e-3);
+  EXPECT_DOUBLE_EQ(gpu.time(kCompute), 5e-3 + kernel);
 
   Options fast = options(Visibility::early);
   fast.host_seconds = kernel / 2;
@@ -344,19 +344,19 @@ TEST(VirtualTime, AKernelWaitsForTheHostThatLaunchesIt) {
 
 TEST(Accelerator, ThreadsOnSharedQueuesSeeTheirOwnWork) {
   for (Visibility visibility : {Visibility::late, Visibility::random, Visibility::early}) {
-    Accelerator cards[] = {Accelerator(options(visibility, 1)), Accelerator(options(visibility, 2, "sim:1"))};
-    auto work = [&cards](int tag) {
+    Accelerator gpus[] = {Accelerator(options(visibility, 1)), Accelerator(options(visibility, 2, "sim:1"))};
+    auto work = [&gpus](int tag) {
       std::vector<unsigned char> host(kSize);
       for (int step = 0; step < 200; ++step) {
-        Accelerator& card = cards[(tag + step) % 2];
-        Accelerator& peer = cards[(tag + step + 1) % 2];
-        unsigned char* data = take(card);
+        Accelerator& gpu = gpus[(tag + step) % 2];
+        Accelerator& peer = gpus[(tag + step + 1) % 2];
+        unsigned char* data = take(gpu);
         unsigned char* other = take(peer);
-        fill(card, data, tag);
-        peer.wait(kIn, card.record(kCompute));
+        fill(gpu, data, tag);
+        peer.wait(kIn, gpu.record(kCompute));
         const Event across = peer.copy(kIn, other, data, kSize, Direction::peer);
-        card.wait(kCompute, across);
-        card.free(data);
+        gpu.wait(kCompute, across);
+        gpu.free(data);
         peer.wait(kCompute, across);
         ASSERT_EQ(look(peer, other), tag);
         peer.wait(kOut, peer.record(kCompute));
@@ -370,22 +370,22 @@ TEST(Accelerator, ThreadsOnSharedQueuesSeeTheirOwnWork) {
     std::vector<std::thread> threads;
     for (int tag = 1; tag <= 6; ++tag) threads.emplace_back(work, tag);
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(cards[0].live() + cards[1].live(), Bytes(0));
+    EXPECT_EQ(gpus[0].live() + gpus[1].live(), Bytes(0));
   }
 }
 
 // A GPU that keeps more free memory than it has gives pages back: not those that a copy still reads.
 TEST(Accelerator, PagesStayWhileACopyReadsThem) {
   constexpr size_t kLarge = 256 << 10;
-  Accelerator card(options(Visibility::late));  // 1 MiB
+  Accelerator gpu(options(Visibility::late));  // 1 MiB
   std::vector<unsigned char> host(kLarge);
-  unsigned char* data = take(card, kLarge);
-  fill(card, data, 7, kLarge);
-  card.synchronize();
-  const Event copied = card.copy(kOut, host.data(), data, kLarge, Accelerator::Direction::out);
-  card.free_after(data, std::span(&copied, 1));
+  unsigned char* data = take(gpu, kLarge);
+  fill(gpu, data, 7, kLarge);
+  gpu.synchronize();
+  const Event copied = gpu.copy(kOut, host.data(), data, kLarge, Accelerator::Direction::out);
+  gpu.free_after(data, std::span(&copied, 1));
   // Blocks of other size classes, one after the other.
-  for (size_t more = 1; more < 9; ++more) card.free(take(card, kLarge + more * (64 << 10)));
+  for (size_t more = 1; more < 9; ++more) gpu.free(take(gpu, kLarge + more * (64 << 10)));
   EXPECT_TRUE(copied->synchronize().ok());
   EXPECT_EQ(host, std::vector<unsigned char>(kLarge, 7));
 }

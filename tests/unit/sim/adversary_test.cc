@@ -14,27 +14,27 @@ namespace {
 // Memory of a GPU, and memory of the host that it is copied to or from.
 struct Buffers {
   // `in_host`: the value of each byte in the host's memory.
-  explicit Buffers(Accelerator& on, int in_host = 0) : card(on), data(take(on)) {
+  explicit Buffers(Accelerator& on, int in_host = 0) : gpu(on), data(take(on)) {
     std::memset(host, in_host, kSize);
   }
-  Event copy_in() { return card.copy(kIn, data, host, kSize, Direction::in); }
-  Event copy_out() { return card.copy(kOut, host, data, kSize, Direction::out); }
+  Event copy_in() { return gpu.copy(kIn, data, host, kSize, Direction::in); }
+  Event copy_out() { return gpu.copy(kOut, host, data, kSize, Direction::out); }
   // The byte that a kernel reads.
   int look_and_free() {
-    const int seen = look(card, data);
-    card.free(data);
+    const int seen = look(gpu, data);
+    gpu.free(data);
     return seen;
   }
 
-  Accelerator& card;
+  Accelerator& gpu;
   unsigned char* const data;
   unsigned char host[kSize];
 };
 
 // Copies out bytes that a finished kernel wrote, so that only the copy is under way.
 Event copy_out_of_done_kernel(Buffers& buffers) {
-  fill(buffers.card, buffers.data, 7);
-  buffers.card.synchronize();
+  fill(buffers.gpu, buffers.data, 7);
+  buffers.gpu.synchronize();
   return buffers.copy_out();
 }
 
@@ -48,150 +48,150 @@ struct Rule {
 
 const Rule kRules[] = {
     {"CopyOutWaitsForTheKernel",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card);
-       fill(card, buffers.data, 7);
-       if (with) card.wait(kOut, card.record(kCompute));
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu);
+       fill(gpu, buffers.data, 7);
+       if (with) gpu.wait(kOut, gpu.record(kCompute));
        finish(buffers.copy_out());
-       card.free(buffers.data);
+       gpu.free(buffers.data);
        return static_cast<int>(buffers.host[9]);
      }},
     {"HostWaitsForTheCopyOut",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card);
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu);
        const Event copied = copy_out_of_done_kernel(buffers);
        if (with) finish(copied);
        const int seen = buffers.host[9];
-       card.synchronize();
-       card.free(buffers.data);
+       gpu.synchronize();
+       gpu.free(buffers.data);
        return seen;
      }},
     {"KernelWaitsForTheCopyIn",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card, 7);
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu, 7);
        const Event copied = buffers.copy_in();
-       if (with) card.wait(kCompute, copied);
-       const int seen = look(card, buffers.data);
-       card.synchronize();
-       card.free(buffers.data);
+       if (with) gpu.wait(kCompute, copied);
+       const int seen = look(gpu, buffers.data);
+       gpu.synchronize();
+       gpu.free(buffers.data);
        return seen;
      }},
     {"HostKeepsTheSourceOfACopyIn",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card, 7);
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu, 7);
        const Event copied = buffers.copy_in();
        if (with) finish(copied);
        std::memset(buffers.host, 1, kSize);
-       card.wait(kCompute, copied);
+       gpu.wait(kCompute, copied);
        return buffers.look_and_free();
      }},
     {"FreeWaitsForTheCopyOut",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card);
-       fill(card, buffers.data, 7);
-       card.wait(kOut, card.record(kCompute));
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu);
+       fill(gpu, buffers.data, 7);
+       gpu.wait(kOut, gpu.record(kCompute));
        const Event copied = buffers.copy_out();
-       if (with) card.wait(kCompute, copied);
-       card.free(buffers.data);
+       if (with) gpu.wait(kCompute, copied);
+       gpu.free(buffers.data);
        finish(copied);
        return static_cast<int>(buffers.host[9]);
      }},
     {"CopyInWaitsForWhatUsedItsMemoryBefore",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card, 7);
-       fill(card, buffers.data, 1);  // Publishes its result after the copy, unless the copy waits for it.
-       if (with) card.wait(kIn, card.record(kCompute));
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu, 7);
+       fill(gpu, buffers.data, 1);  // Publishes its result after the copy, unless the copy waits for it.
+       if (with) gpu.wait(kIn, gpu.record(kCompute));
        finish(buffers.copy_in());
        return buffers.look_and_free();
      }},
     {"FreeWaitsForTheCopyIn",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card, 1);
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu, 1);
        const Event copied = buffers.copy_in();
-       if (with) card.wait(kCompute, copied);
-       card.free(buffers.data);
-       unsigned char* next = take(card);
+       if (with) gpu.wait(kCompute, copied);
+       gpu.free(buffers.data);
+       unsigned char* next = take(gpu);
        EXPECT_EQ(next, buffers.data) << "freed memory is used again at once";
-       fill(card, next, 7);
-       card.synchronize(kCompute);
-       card.synchronize();
+       fill(gpu, next, 7);
+       gpu.synchronize(kCompute);
+       gpu.synchronize();
        const int seen = next[9];
-       card.free(next);
+       gpu.free(next);
        return seen;
      }},
     {"QueueOfOneKernelWaitsForAnother",
-     [](Accelerator& card, Accelerator&, bool with) {
-       const QueueIndex second = card.create_queue();
-       unsigned char* data = take(card);
-       fill(card, data, 7);
-       if (with) card.wait(second, card.record(kCompute));
-       const int seen = look(card, data, kSize, second);
-       card.free(data);
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       const QueueIndex second = gpu.create_queue();
+       unsigned char* data = take(gpu);
+       fill(gpu, data, 7);
+       if (with) gpu.wait(second, gpu.record(kCompute));
+       const int seen = look(gpu, data, kSize, second);
+       gpu.free(data);
        return seen;
      }},
     {"PeerCopyWaitsForThePeersKernel",
-     [](Accelerator& card, Accelerator& peer, bool with) {
+     [](Accelerator& gpu, Accelerator& peer, bool with) {
        unsigned char* source = take(peer);
-       Buffers buffers(card);
+       Buffers buffers(gpu);
        fill(peer, source, 7);
-       if (with) card.wait(kIn, peer.record(kCompute));
-       card.wait(kCompute, card.copy(kIn, buffers.data, source, kSize, Direction::peer));
+       if (with) gpu.wait(kIn, peer.record(kCompute));
+       gpu.wait(kCompute, gpu.copy(kIn, buffers.data, source, kSize, Direction::peer));
        const int seen = buffers.look_and_free();
        peer.free(source);
        return seen;
      }},
     {"WhoIsGivenMemoryWaitsForTheCopyOutOfIt",
-     [](Accelerator& card, Accelerator&, bool with) {
+     [](Accelerator& gpu, Accelerator&, bool with) {
        unsigned char next[kSize];
        std::memset(next, 5, kSize);
-       Buffers buffers(card);
+       Buffers buffers(gpu);
        const Event copied = copy_out_of_done_kernel(buffers);
-       card.free_after(buffers.data, std::span(&copied, with ? 1 : 0));
-       Result<void*> again = card.allocate(Bytes(kSize), kIn);
+       gpu.free_after(buffers.data, std::span(&copied, with ? 1 : 0));
+       Result<void*> again = gpu.allocate(Bytes(kSize), kIn);
        EXPECT_EQ(again.value(), buffers.data);
-       finish(card.copy(kIn, again.value(), next, kSize, Direction::in));
+       finish(gpu.copy(kIn, again.value(), next, kSize, Direction::in));
        finish(copied);
-       card.free(again.value());
+       gpu.free(again.value());
        return static_cast<int>(buffers.host[9]);
      }},
     {"AKernelThatIsGivenMemoryWaitsForTheCopyOutOfIt",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card);
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu);
        const Event copied = copy_out_of_done_kernel(buffers);
-       card.free_after(buffers.data, std::span(&copied, with ? 1 : 0));
-       unsigned char* again = take(card);
+       gpu.free_after(buffers.data, std::span(&copied, with ? 1 : 0));
+       unsigned char* again = take(gpu);
        EXPECT_EQ(again, buffers.data);
-       fill(card, again, 5);
-       EXPECT_EQ(look(card, again), 5);
+       fill(gpu, again, 5);
+       EXPECT_EQ(look(gpu, again), 5);
        finish(copied);
-       card.free(again);
+       gpu.free(again);
        return static_cast<int>(buffers.host[9]);
      }},
     {"WhoIsGivenMemoryWaitsForTheKernelThatFreedIt",
-     [](Accelerator& card, Accelerator&, bool with) {
-       Buffers buffers(card, 7);
-       fill(card, buffers.data, 5);
+     [](Accelerator& gpu, Accelerator&, bool with) {
+       Buffers buffers(gpu, 7);
+       fill(gpu, buffers.data, 5);
        if (with) {
-         card.free(buffers.data);
+         gpu.free(buffers.data);
        } else {
-         card.free_after(buffers.data, {});
+         gpu.free_after(buffers.data, {});
        }
-       Result<void*> again = card.allocate(Bytes(kSize), kIn);
+       Result<void*> again = gpu.allocate(Bytes(kSize), kIn);
        EXPECT_EQ(again.value(), buffers.data);
-       card.wait(kCompute, buffers.copy_in());
-       card.synchronize(kIn);
+       gpu.wait(kCompute, buffers.copy_in());
+       gpu.synchronize(kIn);
        return buffers.look_and_free();
      }},
     {"PeerFreesAfterTheCopy",
-     [](Accelerator& card, Accelerator& peer, bool with) {
+     [](Accelerator& gpu, Accelerator& peer, bool with) {
        unsigned char* source = take(peer);
-       Buffers buffers(card);
+       Buffers buffers(gpu);
        fill(peer, source, 7);
-       card.wait(kIn, peer.record(kCompute));
-       const Event copied = card.copy(kIn, buffers.data, source, kSize, Direction::peer);
+       gpu.wait(kIn, peer.record(kCompute));
+       const Event copied = gpu.copy(kIn, buffers.data, source, kSize, Direction::peer);
        if (with) peer.wait(kCompute, copied);
        peer.free(source);
-       card.wait(kCompute, copied);
+       gpu.wait(kCompute, copied);
        return buffers.look_and_free();
      }},
 };
@@ -200,18 +200,18 @@ class Adversary : public testing::TestWithParam<Rule> {};
 
 TEST_P(Adversary, LateShowsTheMissingWait) {
   Accelerator peer(options(Visibility::late, 0, "sim:1"));
-  Accelerator card(options(Visibility::late));
-  EXPECT_EQ(GetParam().run(card, peer, true), 7);
-  EXPECT_NE(GetParam().run(card, peer, false), 7);
+  Accelerator gpu(options(Visibility::late));
+  EXPECT_EQ(GetParam().run(gpu, peer, true), 7);
+  EXPECT_NE(GetParam().run(gpu, peer, false), 7);
 }
 
 TEST_P(Adversary, RandomShowsTheMissingWaitForSomeSeed) {
   int wrong = 0;
   for (uint64_t seed = 0; seed < 32; ++seed) {
     Accelerator peer(options(Visibility::random, seed + 100, "sim:1"));
-    Accelerator card(options(Visibility::random, seed));
-    ASSERT_EQ(GetParam().run(card, peer, true), 7) << "seed " << seed;
-    wrong += GetParam().run(card, peer, false) != 7;
+    Accelerator gpu(options(Visibility::random, seed));
+    ASSERT_EQ(GetParam().run(gpu, peer, true), 7) << "seed " << seed;
+    wrong += GetParam().run(gpu, peer, false) != 7;
   }
   EXPECT_GT(wrong, 0);
   EXPECT_LT(wrong, 32) << "random is not always late";
@@ -219,8 +219,8 @@ TEST_P(Adversary, RandomShowsTheMissingWaitForSomeSeed) {
 
 TEST_P(Adversary, RightProgramsAreRightEarly) {
   Accelerator peer(options(Visibility::early, 0, "sim:1"));
-  Accelerator card(options(Visibility::early));
-  EXPECT_EQ(GetParam().run(card, peer, true), 7);
+  Accelerator gpu(options(Visibility::early));
+  EXPECT_EQ(GetParam().run(gpu, peer, true), 7);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, Adversary, testing::ValuesIn(kRules),

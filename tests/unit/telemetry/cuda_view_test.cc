@@ -21,9 +21,9 @@ constexpr const char* kB = "GPU-bbbbbbbb-0000-4000-8000-00000000000b";
 constexpr const char* kPart = "MIG-cccccccc-0000-4000-8000-000000000003";
 
 std::string script() {
-  return "card " + std::string(kA) + "\n bus 00000000:01:00.0\n name A\n memory 10G 0 0\ncard " + kB +
+  return "gpu " + std::string(kA) + "\n bus 00000000:01:00.0\n name A\n memory 10G 0 0\ngpu " + kB +
          "\n bus 00000000:02:00.0\n name B\n memory 10G 0 0\n" +
-         "card GPU-dddddddd-0000-4000-8000-000000000004\n bus 00000000:03:00.0\n mig 7\ninstance " + kPart +
+         "gpu GPU-dddddddd-0000-4000-8000-000000000004\n bus 00000000:03:00.0\n mig 7\ninstance " + kPart +
          " 1 0\n memory 5G 0 0\n";
 }
 
@@ -84,9 +84,9 @@ TEST(CudaView, BeforeCudaIsStartedTheVariableDecides) {
 }
 
 TEST(CudaView, LeasingHereTakesASnapshotForEachAttempt) {
-  const test::LeaseDirectory folder;
+  const test::LeaseDirectory directory;
   test::Environment environment;
-  environment.set("INNKEEPER_LEASE_DIR", folder.path());
+  environment.set("INNKEEPER_LEASE_DIR", directory.path());
   const test::FakeGpus gpus(script());
   lease::Request request;
   request.memory = GiB(8);

@@ -15,13 +15,13 @@ namespace {
 
 const char* const kMachine =
     "topology 0 1 10\ntopology 0 2 50\n"
-    "card GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  name NVIDIA H200\n  memory 140G 1G 1G\n  utilization 1 1\n"
+    "gpu GPU-aaaaaaaa\n  bus 00000000:01:00.0\n  name NVIDIA H200\n  memory 140G 1G 1G\n  utilization 1 1\n"
     "  power 100 700\n  temperature 40\n  clocks 1000 2000\n  process 5 1G\n  process 6 1G graphics\n  "
     "nvlink 1 4\n"
-    "card GPU-bbbbbbbb\n  bus 00000000:02:00.0\n  memory 140G 1G 1G\n  mig 7\n  nvlink 0 4\n"
+    "gpu GPU-bbbbbbbb\n  bus 00000000:02:00.0\n  memory 140G 1G 1G\n  mig 7\n  nvlink 0 4\n"
     "instance MIG-11111111 1 0\n  memory 20G 0 0\n  process 7 1G\n"
     "instance MIG-22222222 2 0\n  memory 20G 0 0\n"
-    "card GPU-cccccccc\n  bus 00000000:03:00.0\n  nvlink switch 18\n";
+    "gpu GPU-cccccccc\n  bus 00000000:03:00.0\n  nvlink switch 18\n";
 
 class Garbage : public testing::TestWithParam<int> {};
 
@@ -30,16 +30,16 @@ TEST_P(Garbage, NothingOfItGetsOut) {
   for (const auto kind : {test::FakeGpus::quiet, test::FakeGpus::old}) {
     const test::FakeGpus gpus(
         "garbage " + std::to_string(seed) + " " + std::to_string(GetParam()) + "\n" + kMachine, kind);
-    size_t cards = 0;
+    size_t seen = 0;
     const uint64_t rounds = test::from_environment("INNKEEPER_STEPS", 150);
     for (uint64_t round = 0; round < rounds; ++round) {
       const Snapshot now = snapshot(Wanted::all);
       ASSERT_EQ(test::wrong_in(now), "");
-      cards += now.cards.size();
+      seen += now.gpus.size();
     }
     // The sane answers between them come through.
     if (GetParam() <= 20) {
-      EXPECT_GT(cards, 10u);
+      EXPECT_GT(seen, 10u);
     }
   }
 }

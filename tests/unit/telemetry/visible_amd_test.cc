@@ -11,8 +11,8 @@
 namespace innkeeper::telemetry {
 namespace {
 
-Card amd_card(const std::string& uuid, const std::string& bus, Vendor vendor = Vendor::amd) {
-  Card made;
+Gpu amd_gpu(const std::string& uuid, const std::string& bus, Vendor vendor = Vendor::amd) {
+  Gpu made;
   made.uuid = uuid;
   made.bus_id = "00000000:" + bus + ":00.0";
   made.name = "GPU";
@@ -22,8 +22,8 @@ Card amd_card(const std::string& uuid, const std::string& bus, Vendor vendor = V
 
 Snapshot four_of_amd() {
   Snapshot now;
-  now.cards = {amd_card("GPU-aa11000000000000", "01"), amd_card("GPU-aa22000000000001", "02"),
-               amd_card("GPU-bb33000000000002", "03"), amd_card("GPU-cc44000000000003", "04")};
+  now.gpus = {amd_gpu("GPU-aa11000000000000", "01"), amd_gpu("GPU-aa22000000000001", "02"),
+              amd_gpu("GPU-bb33000000000002", "03"), amd_gpu("GPU-cc44000000000003", "04")};
   return now;
 }
 
@@ -95,16 +95,16 @@ TEST(VisibleAmd, HipCountsAmongWhatRocrLeft) {
 
 TEST(VisibleAmd, IndicesCountTheKernelsNodes) {
   Snapshot now = four_of_amd();
-  for (size_t i = 0; i < 4; ++i) now.cards[i].kfd_node = static_cast<int>(10 - i);
+  for (size_t i = 0; i < 4; ++i) now.gpus[i].kfd_node = static_cast<int>(10 - i);
   EXPECT_EQ(endings(resolve_visible_amd({"0,1", {}, {}}, now)), "!3 2");
-  now.cards[2].kfd_node = -1;  // One GPU has no node: the order is by bus id.
+  now.gpus[2].kfd_node = -1;  // One GPU has no node: the order is by bus id.
   EXPECT_EQ(endings(resolve_visible_amd({"0,1", {}, {}}, now)), "!0 1");
 }
 
-TEST(VisibleAmd, ALostCardKeepsItsIndex) {
+TEST(VisibleAmd, ALostGpuKeepsItsIndex) {
   Snapshot now = four_of_amd();
-  now.cards.erase(now.cards.begin() + 1);
-  LostCard lost;
+  now.gpus.erase(now.gpus.begin() + 1);
+  LostGpu lost;
   lost.vendor = Vendor::amd;
   lost.driver_index = 1;
   lost.bus_id = "00000000:02:00.0";
@@ -112,15 +112,15 @@ TEST(VisibleAmd, ALostCardKeepsItsIndex) {
   const Visible visible = resolve_visible_amd({"2,1,0", {}, {}}, now);
   EXPECT_EQ(endings(visible), "!2 0");
   EXPECT_FALSE(visible.ordered);
-  EXPECT_EQ(visible.note, "a card that was given is lost");
+  EXPECT_EQ(visible.note, "a GPU that was given is lost");
   now.lost[0].vendor = Vendor::nvidia;
   EXPECT_EQ(endings(resolve_visible_amd({"2,1,0", {}, {}}, now)), "!3 2 0");
 }
 
-TEST(VisibleAmd, EachVendorsListLeavesTheOthersCardsAlone) {
+TEST(VisibleAmd, EachVendorsListLeavesTheOthersGpusAlone) {
   Snapshot now = four_of_amd();
-  now.cards[0] = amd_card("GPU-aa11-0", "01", Vendor::nvidia);
-  now.cards[1] = amd_card("GPU-aa22-1", "02", Vendor::nvidia);
+  now.gpus[0] = amd_gpu("GPU-aa11-0", "01", Vendor::nvidia);
+  now.gpus[1] = amd_gpu("GPU-aa22-1", "02", Vendor::nvidia);
   EXPECT_EQ(endings(resolve_visible("1", "", now)), "!1");
   EXPECT_EQ(endings(resolve_visible("2", "", now)), "!");
   EXPECT_EQ(endings(resolve_visible("GPU-bb", "", now)), "!");

@@ -8,29 +8,29 @@
 #include <random>
 #include <set>
 
-#include "support/cards.h"
 #include "support/environment.h"
+#include "support/gpus.h"
 
 namespace innkeeper::telemetry {
 namespace {
 
-using test::card;
+using test::gpu;
 using test::instance;
 
 // Four alike.
 Snapshot four() {
   Snapshot now;
-  now.cards = {card("GPU-aa11-0", "01"), card("GPU-aa22-1", "02"), card("GPU-bb33-2", "03"),
-               card("GPU-cc44-3", "04")};
+  now.gpus = {gpu("GPU-aa11-0", "01"), gpu("GPU-aa22-1", "02"), gpu("GPU-bb33-2", "03"),
+              gpu("GPU-cc44-3", "04")};
   return now;
 }
 
 // Two GPUs, the first in MIG mode.
 Snapshot mig() {
   Snapshot now;
-  now.cards = {card("GPU-aa11-0", "01",
-                    {instance("MIG-5555", 1, 0), instance("MIG-6666", 2, 0), instance("MIG-6777", 2, 1)}),
-               card("GPU-bb22-1", "02")};
+  now.gpus = {gpu("GPU-aa11-0", "01",
+                  {instance("MIG-5555", 1, 0), instance("MIG-6666", 2, 0), instance("MIG-6777", 2, 1)}),
+              gpu("GPU-bb22-1", "02")};
   return now;
 }
 
@@ -109,10 +109,10 @@ TEST(Visible, ReadsUuids) {
 // A whole name means its device, even if another name begins with it.
 TEST(Visible, AWholeNameIsThatDevice) {
   Snapshot alike;
-  alike.cards = {card("GPU-aa11", "01"), card("GPU-aa11-0", "02")};
+  alike.gpus = {gpu("GPU-aa11", "01"), gpu("GPU-aa11-0", "02")};
   EXPECT_EQ(resolve_visible("GPU-aa11", "", alike).uuids, std::vector<std::string>{"GPU-aa11"});
-  alike.cards[0].mig = true;
-  alike.cards[0].instances = {instance("MIG-7", 1, 0), instance("MIG-77", 2, 0)};
+  alike.gpus[0].mig = true;
+  alike.gpus[0].instances = {instance("MIG-7", 1, 0), instance("MIG-77", 2, 0)};
   EXPECT_EQ(resolve_visible("MIG-77,MIG-7", "", alike).uuids, (std::vector<std::string>{"MIG-77", "MIG-7"}));
 }
 
@@ -138,11 +138,11 @@ TEST(Visible, ReadsMigInstances) {
     EXPECT_EQ(shown(resolve_visible(list, "", mig())), expected) << list;
   EXPECT_EQ(shown(resolve_visible("1,0", "PCI_BUS_ID", mig())), "!1 5555");
   Snapshot bare = mig();
-  bare.cards[0].instances.clear();
+  bare.gpus[0].instances.clear();
   EXPECT_EQ(shown(resolve_visible("0,1", "PCI_BUS_ID", bare)), "!");
   // Older drivers name instances by their place: the text itself is the UUID then.
   Snapshot older = mig();
-  older.cards[0].instances = {instance("MIG-GPU-aa11-0/2/0", 2, 0)};
+  older.gpus[0].instances = {instance("MIG-GPU-aa11-0/2/0", 2, 0)};
   EXPECT_EQ(resolve_visible("MIG-GPU-aa11-0/2/0", "", older).uuids.at(0), "MIG-GPU-aa11-0/2/0");
 }
 
@@ -154,7 +154,7 @@ TEST(Visible, NotSetIsEverything) {
 
 TEST(Visible, AnIndexOfSeveralModelsNeedsTheOrder) {
   Snapshot mixed = four();
-  mixed.cards[2].name = "NVIDIA T4";
+  mixed.gpus[2].name = "NVIDIA T4";
   const Visible unclear = resolve_visible("0,1", "", mixed);
   EXPECT_EQ(shown(unclear), "!?");
   EXPECT_NE(unclear.note.find("CUDA_DEVICE_ORDER=PCI_BUS_ID"), std::string::npos);
@@ -166,10 +166,10 @@ TEST(Visible, AnIndexOfSeveralModelsNeedsTheOrder) {
   EXPECT_EQ(shown(resolve_visible(std::nullopt, "", mixed)), "~0 1 2 3");
 }
 
-TEST(Visible, ALostCardKeepsItsIndex) {
+TEST(Visible, ALostGpuKeepsItsIndex) {
   Snapshot now = four();
-  now.cards.erase(now.cards.begin() + 1);
-  LostCard lost;
+  now.gpus.erase(now.gpus.begin() + 1);
+  LostGpu lost;
   lost.driver_index = 1;
   lost.bus_id = "00000000:02:00.0";
   for (const bool place_known : {true, false}) {
@@ -188,9 +188,9 @@ TEST(Visible, SaysWhyEntriesDoNotCount) {
   EXPECT_EQ(resolve_visible("0,1", "", four()).note, "");
   EXPECT_EQ(
       resolve_visible("0,7", "", four()).note,
-      "CUDA_VISIBLE_DEVICES: \"7\" is beyond the 4 cards that are here; it and what follows do not count");
+      "CUDA_VISIBLE_DEVICES: \"7\" is beyond the 4 GPUs that are here; it and what follows do not count");
   EXPECT_EQ(resolve_visible("0,0", "", four()).note,
-            "CUDA_VISIBLE_DEVICES: \"0\" stands there twice, so CUDA sees no card at all");
+            "CUDA_VISIBLE_DEVICES: \"0\" stands there twice, so CUDA sees no GPU at all");
   EXPECT_EQ(resolve_visible("GPU-aa", "", four()).note,
             "CUDA_VISIBLE_DEVICES: \"GPU-aa\" is the beginning of 2 UUIDs; it and what follows do not count");
   EXPECT_EQ(resolve_visible("\n\x1b", "", four()).note,
@@ -204,7 +204,7 @@ TEST(Visible, ReadsTheEnvironment) {
   environment.set("CUDA_VISIBLE_DEVICES", "");
   EXPECT_EQ(shown(visible_from_environment(four())), "!");
   Snapshot mixed = four();
-  mixed.cards[2].name = "NVIDIA T4";
+  mixed.gpus[2].name = "NVIDIA T4";
   environment.set("CUDA_VISIBLE_DEVICES", "1");
   EXPECT_EQ(shown(visible_from_environment(mixed)), "!?");
   environment.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
@@ -233,7 +233,7 @@ TEST(Visible, AnyTextIsSafe) {
     std::set<std::string> seen;
     for (const std::string& uuid : visible.uuids) {
       ASSERT_TRUE(seen.insert(uuid).second) << text;
-      const Card* owner = now.find(uuid);
+      const Gpu* owner = now.find(uuid);
       ASSERT_NE(owner, nullptr) << text;
       ASSERT_EQ(owner->mig, uuid[0] == 'M') << text;
     }

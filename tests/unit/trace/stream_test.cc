@@ -25,10 +25,10 @@ using test::read_all;
 using test::tell;
 using test::Told;
 
-constexpr NodeId kCard{1};
+constexpr NodeId kGpu{1};
 
 Told operation(size_t accesses, uint64_t first = 1) {
-  Told told{.kind = EventKind::operation, .name = "aten::add.Tensor", .node = kCard};
+  Told told{.kind = EventKind::operation, .name = "aten::add.Tensor", .node = kGpu};
   for (size_t i = 0; i < accesses; ++i)
     told.accesses.push_back({BlockId{first + i}, KiB(4), AccessKind::read});
   return told;
@@ -65,7 +65,7 @@ TEST(Stream, AnOperationWithoutANameIsForItsThreadAlone) {
   Stream stream;
   stream.start(2);
   const auto access = [](size_t) { return RecordedAccess{BlockId{5}, KiB(1), AccessKind::write}; };
-  const Event event = stream.operation({}, kCard, 1, access);
+  const Event event = stream.operation({}, kGpu, 1, access);
   EXPECT_EQ(event.order, 0u);
   EXPECT_EQ(event.accesses.size(), 1u);
   tell(stream, freed(1));

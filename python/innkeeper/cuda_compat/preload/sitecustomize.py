@@ -19,7 +19,7 @@ def _run_hidden() -> None:
     """Runs the ``sitecustomize`` that Python would have found without this one."""
     own = str(Path(__file__).parent)
     spec = importlib.machinery.PathFinder.find_spec(
-        "sitecustomize", [folder for folder in sys.path if folder != own]
+        "sitecustomize", [directory for directory in sys.path if directory != own]
     )
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -6,6 +6,6 @@
 namespace innkeeper::cli {
 
 // Fails unless there is a GPU; the message names the driver's trouble and its cure.
-void need_cards(const telemetry::Snapshot& snapshot);
+void need_gpus(const telemetry::Snapshot& snapshot);
 
 }  // namespace innkeeper::cli

@@ -6,10 +6,10 @@
 
 #include <memory>
 
-#include "cli/cards/need_cards.h"
-#include "cli/cards/report.h"
-#include "cli/cards/survey.h"
 #include "cli/command.h"
+#include "cli/gpus/need_gpus.h"
+#include "cli/gpus/report.h"
+#include "cli/gpus/survey.h"
 #include "cli/screen.h"
 
 namespace innkeeper::cli {
@@ -22,7 +22,7 @@ struct Options {
 };
 
 std::string status_text(const Survey& survey, const Screen& screen) {
-  std::string text = heading(survey, driver_text(survey)) + "\n" + cards_table(survey, screen).render(screen);
+  std::string text = heading(survey, driver_text(survey)) + "\n" + gpus_table(survey, screen).render(screen);
   for (const std::string& line : remarks(survey)) text += line + "\n";
   if (!survey.leases.empty()) text += "\n" + leases_table(survey, screen).render(screen);
   if (!survey.line.empty()) text += "\n" + line_table(survey, screen).render(screen);
@@ -42,7 +42,7 @@ int status(const Options& options) {
   else if (options.prometheus)
     print(to_prometheus(survey));
   else {
-    if (survey.snapshot.lost.empty() && survey.residents.empty()) need_cards(survey.snapshot);
+    if (survey.snapshot.lost.empty() && survey.residents.empty()) need_gpus(survey.snapshot);
     print(status_text(survey, screen()));
   }
   return kDone;

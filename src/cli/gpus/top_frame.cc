@@ -1,4 +1,4 @@
-#include "cli/cards/top_frame.h"
+#include "cli/gpus/top_frame.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cli/cards/report.h"
+#include "cli/gpus/report.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -35,8 +35,8 @@ double used_part(const Place& place) {
 }
 
 double load(const Survey& survey, const Place& place) {
-  const telemetry::Card& card = survey.snapshot.cards[place.card];
-  return card.utilization && !place.instance ? card.utilization->compute_percent / 100.0 : 0;
+  const telemetry::Gpu& gpu = survey.snapshot.gpus[place.gpu];
+  return gpu.utilization && !place.instance ? gpu.utilization->compute_percent / 100.0 : 0;
 }
 
 std::vector<size_t> sorted(const Survey& survey, Sort sort) {
@@ -69,10 +69,10 @@ std::vector<double> recent(const TopState& state, const std::string& uuid, int w
   return values;
 }
 
-std::string card_lines(const Survey& survey, const TopState& state, const Screen& screen, size_t index,
-                       bool chosen) {
+std::string gpu_lines(const Survey& survey, const TopState& state, const Screen& screen, size_t index,
+                      bool chosen) {
   const Place& place = survey.places[index];
-  const telemetry::Card& card = survey.snapshot.cards[place.card];
+  const telemetry::Gpu& gpu = survey.snapshot.gpus[place.gpu];
   const lease::Standing& standing = place.standing;
   Spans head = {{chosen ? ">" : " ", Colour::yellow}, {fmt::format("{:<4}", place.label), Colour::bold}};
   if (place.memory)
@@ -84,14 +84,14 @@ std::string card_lines(const Survey& survey, const TopState& state, const Screen
                   standing.promised > Bytes(0) ? Colour::cyan : Colour::dim});
   head.push_back({fmt::format("  foreign {}", gib(standing.foreign)),
                   standing.foreign > Bytes(0) ? Colour::yellow : Colour::dim});
-  if (card.temperature_c) head.push_back({fmt::format("  {} C", *card.temperature_c)});
-  if (card.power) head.push_back({fmt::format("  {:.0f} W", card.power->watts)});
+  if (gpu.temperature_c) head.push_back({fmt::format("  {} C", *gpu.temperature_c)});
+  if (gpu.power) head.push_back({fmt::format("  {:.0f} W", gpu.power->watts)});
   if (!place.name.empty()) head.push_back({"  " + place.name, Colour::dim});
 
   const int width = std::clamp((screen.width - 26) / 2, 4, 120);
   const auto percent = [](double part) { return fmt::format(" {:3.0f}%", part * 100); };
   const double busy = load(survey, place);
-  const bool has_load = card.utilization.ok() && !place.instance;
+  const bool has_load = gpu.utilization.ok() && !place.instance;
   const Spans plots = {{"     mem "},
                        {plot(screen, recent(state, place.uuid, width, &Sample::memory)), Colour::cyan},
                        {percent(used_part(place))},
@@ -182,7 +182,7 @@ void TopState::remember(const Survey& survey) {
   past = std::move(kept);
 }
 
-bool TopState::press(std::string_view key, int cards) {
+bool TopState::press(std::string_view key, int gpus) {
   if (help) {
     help = false;
     return key != "q";
@@ -194,9 +194,9 @@ bool TopState::press(std::string_view key, int cards) {
   if (key == "p" || key == " ") paused = !paused;
   if (key == "+") interval = std::max(kFastest, interval / 2);
   if (key == "-") interval = std::min(kSlowest, interval * 2);
-  if (key == "\033[B" || key == "\033OB" || key == "j") selected = std::min(selected + 1, cards - 1);
+  if (key == "\033[B" || key == "\033OB" || key == "j") selected = std::min(selected + 1, gpus - 1);
   if (key == "\033[A" || key == "\033OA" || key == "k")
-    selected = std::max(selected - 1, std::min(0, cards - 1));
+    selected = std::max(selected - 1, std::min(0, gpus - 1));
   return true;
 }
 
@@ -221,7 +221,7 @@ std::string top_frame(const Survey& survey, const TopState& state, const Screen&
   const int room = std::max(1, std::min(count, (height - 1) * 2 / 3 / 2));
   const int first = std::clamp(selected - room + 1, 0, std::max(0, count - room));
   for (int i = first; i < std::min(count, first + room); ++i)
-    text += card_lines(survey, state, screen, order[static_cast<size_t>(i)], i == selected);
+    text += gpu_lines(survey, state, screen, order[static_cast<size_t>(i)], i == selected);
   if (room < count) text += line(screen, {{fmt::format("     {} of {} GPUs", room, count), Colour::dim}});
   for (const std::string& remark : remarks(survey)) text += line(screen, {{remark, Colour::yellow}});
   text += lists(survey, screen, selected < 0 ? "" : survey.places[order[static_cast<size_t>(selected)]].uuid);

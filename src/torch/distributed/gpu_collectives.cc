@@ -1,4 +1,4 @@
-#include "torch/distributed/cards.h"
+#include "torch/distributed/gpu_collectives.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -10,10 +10,10 @@
 
 namespace innkeeper::torch_layer {
 
-Cards::Cards(c10::intrusive_ptr<c10d::Backend> backend, NodeId node, c10::Device device)
+GpuCollectives::GpuCollectives(c10::intrusive_ptr<c10d::Backend> backend, NodeId node, c10::Device device)
     : backend_(std::move(backend)), node_(node), device_(device), thread_([this] { run(); }) {}
 
-Cards::~Cards() {
+GpuCollectives::~GpuCollectives() {
   if (is_forked_child()) {
     thread_.detach();  // The thread is the parent's.
     return;
@@ -27,7 +27,7 @@ Cards::~Cards() {
   backend_->shutdown();
 }
 
-bool Cards::take(c10::ScalarType type) {
+bool GpuCollectives::take(c10::ScalarType type) {
   switch (type) {
     case c10::kFloat:
     case c10::kDouble:
@@ -42,13 +42,13 @@ bool Cards::take(c10::ScalarType type) {
   }
 }
 
-void Cards::watch(Collective& collective) {
+void GpuCollectives::watch(Collective& collective) {
   MutexLock lock(mutex_);
   started_.push_back(&collective);
   changed_.notify_all();
 }
 
-Collective* Cards::next() {
+Collective* GpuCollectives::next() {
   MutexLock lock(mutex_);
   while (started_.empty() && !stop_) changed_.wait(mutex_);
   if (started_.empty()) return nullptr;
@@ -58,22 +58,22 @@ Collective* Cards::next() {
 }
 
 // The work's wait makes the thread's current stream wait for it, and that stream has no other work.
-std::exception_ptr Cards::await(Collective& collective) const {
+std::exception_ptr GpuCollectives::await(Collective& collective) const {
   try {
     const c10::DeviceGuard at(device_);
-    const c10::impl::VirtualGuardImpl cards(device_.type());
-    const c10::Stream stream = cards.getStreamFromGlobalPool(device_);
+    const c10::impl::VirtualGuardImpl gpus(device_.type());
+    const c10::Stream stream = gpus.getStreamFromGlobalPool(device_);
     const auto back =
-        c10::make_scope_exit([&, before = cards.exchangeStream(stream)] { cards.exchangeStream(before); });
+        c10::make_scope_exit([&, before = gpus.exchangeStream(stream)] { gpus.exchangeStream(before); });
     collective.inner->wait();
-    cards.synchronizeStream(stream);
+    gpus.synchronizeStream(stream);
     return nullptr;
   } catch (const std::exception&) {
     return std::current_exception();
   }
 }
 
-void Cards::run() {
+void GpuCollectives::run() {
   while (Collective* const collective = next()) collective->end(await(*collective));
 }
 

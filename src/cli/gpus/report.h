@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/cards/survey.h"
+#include "cli/gpus/survey.h"
 #include "cli/screen.h"
 
 namespace innkeeper::cli {
@@ -13,7 +13,7 @@ namespace innkeeper::cli {
 std::string driver_text(const Survey& survey);
 // Returns text such as "2 GPUs, 1 lease, 0 waiting", with `between` after the GPUs.
 std::string heading(const Survey& survey, const std::string& between = {});
-Table cards_table(const Survey& survey, const Screen& screen);
+Table gpus_table(const Survey& survey, const Screen& screen);
 Table leases_table(const Survey& survey, const Screen& screen);
 Table line_table(const Survey& survey, const Screen& screen);       // Waiting requests.
 Table users_table(const Survey& survey, const Screen& screen);      // Processes on GPUs.
@@ -29,7 +29,7 @@ std::string to_prometheus(const Survey& survey);
 
 // Returns text such as "the GPU 00000000:21:00.0 GPU-...", as far as a GPU that does not work
 // can be identified.
-std::string name_of(const telemetry::LostCard& lost);
+std::string name_of(const telemetry::LostGpu& lost);
 
 // Returns the number alone, for example "3.0" for "3.0 / 139.0 GiB".
 std::string gib(Bytes size);

@@ -18,9 +18,9 @@ inline telemetry::Instance instance(std::string uuid, int gpu_instance, int comp
 }
 
 // A GPU, in MIG mode if it has instances.
-inline telemetry::Card card(std::string uuid, const std::string& bus,
-                            std::vector<telemetry::Instance> instances = {}) {
-  telemetry::Card made;
+inline telemetry::Gpu gpu(std::string uuid, const std::string& bus,
+                          std::vector<telemetry::Instance> instances = {}) {
+  telemetry::Gpu made;
   made.uuid = std::move(uuid);
   made.bus_id = "00000000:" + bus + ":00.0";
   made.name = "NVIDIA A100";

@@ -1,4 +1,4 @@
-#include "cli/cards/survey.h"
+#include "cli/gpus/survey.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -24,13 +24,13 @@ using telemetry::Wanted;
 
 // Fills in the owner and command of a process, as far as this process may see them.
 void describe_process(User& user, std::map<uint32_t, std::string>& names) {
-  const std::string folder = "/proc/" + std::to_string(user.pid);
+  const std::string directory = "/proc/" + std::to_string(user.pid);
   struct stat about {};
-  if (user.pid <= 0 || stat(folder.c_str(), &about) != 0) return;
+  if (user.pid <= 0 || stat(directory.c_str(), &about) != 0) return;
   std::string& name = names[about.st_uid];
   if (name.empty()) name = lease::user_name(about.st_uid);
   user.name = name;
-  const int fd = open((folder + "/cmdline").c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open((directory + "/cmdline").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
   char buffer[512];
   const ssize_t length = read(fd, buffer, sizeof buffer);
@@ -69,11 +69,11 @@ std::string lease_of(const lease::Process& process, const std::string& uuid, con
   return {};
 }
 
-void add_users(Place& place, const telemetry::Card& card, const std::vector<Entry>& live,
+void add_users(Place& place, const telemetry::Gpu& gpu, const std::vector<Entry>& live,
                uint64_t pid_namespace, std::map<uint32_t, std::string>& names) {
-  if (!card.processes) return;
+  if (!gpu.processes) return;
   place.users_known = true;
-  for (const telemetry::Process& process : *card.processes) {
+  for (const telemetry::Process& process : *gpu.processes) {
     if (process.instance_uuid != (place.instance ? place.uuid : "")) continue;
     User user;
     user.pid = process.pid;
@@ -84,29 +84,29 @@ void add_users(Place& place, const telemetry::Card& card, const std::vector<Entr
   }
 }
 
-// Places are in the order of machine.cards, which from_snapshot() fixes.
+// Places are in the order of machine.gpus, which from_snapshot() fixes.
 std::vector<Place> places_of(const Snapshot& snapshot) {
   std::vector<Place> places;
-  for (size_t i = 0; i < snapshot.cards.size(); ++i) {
-    const telemetry::Card& card = snapshot.cards[i];
+  for (size_t i = 0; i < snapshot.gpus.size(); ++i) {
+    const telemetry::Gpu& gpu = snapshot.gpus[i];
     Place place;
-    place.card = i;
-    if (!card.mig) {
+    place.gpu = i;
+    if (!gpu.mig) {
       place.label = std::to_string(i);
-      place.uuid = card.uuid;
-      place.name = card.name;
-      if (card.memory) place.memory = *card.memory;
+      place.uuid = gpu.uuid;
+      place.name = gpu.name;
+      if (gpu.memory) place.memory = *gpu.memory;
       places.push_back(std::move(place));
       continue;
     }
-    for (size_t j = 0; j < card.instances.size(); ++j) {
+    for (size_t j = 0; j < gpu.instances.size(); ++j) {
       Place part;
-      part.card = i;
+      part.gpu = i;
       part.label = std::to_string(i) + "/" + std::to_string(j);
-      part.uuid = card.instances[j].uuid;
-      part.name = card.instances[j].name.empty() ? card.name : card.instances[j].name;
+      part.uuid = gpu.instances[j].uuid;
+      part.name = gpu.instances[j].name.empty() ? gpu.name : gpu.instances[j].name;
       part.instance = true;
-      if (card.instances[j].memory) part.memory = *card.instances[j].memory;
+      if (gpu.instances[j].memory) part.memory = *gpu.instances[j].memory;
       places.push_back(std::move(part));
     }
   }
@@ -125,9 +125,9 @@ Held held(const Entry& entry, const Survey& survey, uint64_t pid_namespace,
   for (const lease::Claim& claim : entry.record.claims) {
     const std::optional<size_t> at = lease::index_of(survey.machine, claim.uuid);
     result.labels.push_back(at ? survey.places[*at].label : claim.uuid);
-    known = known && at && survey.machine.cards[*at].processes_known;
+    known = known && at && survey.machine.gpus[*at].processes_known;
     if (!at) continue;
-    for (const lease::Process& process : survey.machine.cards[*at].processes)
+    for (const lease::Process& process : survey.machine.gpus[*at].processes)
       if (runs_under(process, entry)) used += process.used;
   }
   if (known) result.used = used;
@@ -156,17 +156,17 @@ std::string weakness_of(const lease::Directory& directory) {
 std::vector<Entry> read_files(Survey& survey) {
   const auto directory = lease::Directory::open_default();
   if (!directory.ok()) {
-    survey.folder = directory.status();
+    survey.directory = directory.status();
     return {};
   }
-  survey.folder_path = directory.value()->path();
-  survey.folder_weakness = weakness_of(*directory.value());
-  survey.folder_unseen = lease::unseen_outside(*directory.value());
-  survey.folder_writable = directory.value()->writable();
-  survey.other_folders = other_folders(*directory.value());
+  survey.directory_path = directory.value()->path();
+  survey.directory_weakness = weakness_of(*directory.value());
+  survey.directory_unseen = lease::unseen_outside(*directory.value());
+  survey.directory_writable = directory.value()->writable();
+  survey.other_directories = other_directories(*directory.value());
   Result<lease::Scan> found = lease::scan(*directory.value(), nullptr);
   if (!found.ok()) {
-    survey.folder = found.status();
+    survey.directory = found.status();
     return {};
   }
   survey.dead_files = found.value().dead;
@@ -176,9 +176,9 @@ std::vector<Entry> read_files(Survey& survey) {
 
 }  // namespace
 
-std::vector<std::string> other_folders(const lease::Directory& directory) {
+std::vector<std::string> other_directories(const lease::Directory& directory) {
   std::vector<std::string> lines;
-  for (const lease::OtherFolder& other : directory.others())
+  for (const lease::OtherDirectory& other : directory.others())
     lines.push_back(other.path + " of " + lease::user_name(other.owner) +
                     " is there too, and is not used: " + other.why);
   return lines;
@@ -188,8 +188,8 @@ Survey look_around(Wanted wanted, const Survey* before) {
   Survey survey;
   survey.snapshot = telemetry::snapshot(wanted);
   if (!telemetry::has(wanted, Wanted::processes) && before != nullptr)
-    for (telemetry::Card& card : survey.snapshot.cards)
-      if (const telemetry::Card* old = before->snapshot.find(card.uuid)) card.processes = old->processes;
+    for (telemetry::Gpu& gpu : survey.snapshot.gpus)
+      if (const telemetry::Gpu* old = before->snapshot.find(gpu.uuid)) gpu.processes = old->processes;
   survey.visible = telemetry::visible_from_environment(survey.snapshot);
   survey.machine = lease::from_snapshot(survey.snapshot);
   survey.places = places_of(survey.snapshot);
@@ -201,7 +201,7 @@ Survey look_around(Wanted wanted, const Survey* before) {
   for (size_t i = 0; i < survey.places.size(); ++i) {
     Place& place = survey.places[i];
     place.standing = ledger[i];
-    add_users(place, survey.snapshot.cards[place.card], live, pid_namespace, names);
+    add_users(place, survey.snapshot.gpus[place.gpu], live, pid_namespace, names);
   }
   for (const Entry& entry : live) {
     const bool waits = entry.record.kind == lease::Kind::waiting;

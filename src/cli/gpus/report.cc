@@ -1,4 +1,4 @@
-#include "cli/cards/report.h"
+#include "cli/gpus/report.h"
 
 #include <fmt/format.h>
 
@@ -54,25 +54,25 @@ Cell bytes_cell(Bytes size, Colour colour) {
   return size > Bytes(0) ? Cell{gib(size), colour} : Cell{"-", Colour::dim};
 }
 
-std::vector<Cell> card_row(const Survey& survey, const Place& place, const Screen& screen) {
-  const telemetry::Card& card = survey.snapshot.cards[place.card];
+std::vector<Cell> gpu_row(const Survey& survey, const Place& place, const Screen& screen) {
+  const telemetry::Gpu& gpu = survey.snapshot.gpus[place.gpu];
   const lease::Standing& standing = place.standing;
-  const bool load = card.utilization.ok() && !place.instance;
-  const double busy = load ? card.utilization->compute_percent / 100.0 : 0;
-  std::string power = card.power ? fmt::format("{:.0f}", card.power->watts) : "?";
-  if (card.power && card.power->limit_watts) power += fmt::format("/{:.0f}", *card.power->limit_watts);
+  const bool load = gpu.utilization.ok() && !place.instance;
+  const double busy = load ? gpu.utilization->compute_percent / 100.0 : 0;
+  std::string power = gpu.power ? fmt::format("{:.0f}", gpu.power->watts) : "?";
+  if (gpu.power && gpu.power->limit_watts) power += fmt::format("/{:.0f}", *gpu.power->limit_watts);
   const Bytes left = standing.taken ? Bytes(0) : std::max(Bytes(0), standing.available);
   // True: the leases, and so the promised and foreign bytes, are known.
-  const bool known = survey.folder.ok();
+  const bool known = survey.directory.ok();
   return {{place.label, Colour::bold},
           {place.name.empty() ? "?" : place.name},
-          {load ? fmt::format("{}%", card.utilization->compute_percent) : "?", load_colour(busy)},
+          {load ? fmt::format("{}%", gpu.utilization->compute_percent) : "?", load_colour(busy)},
           {load ? bar(screen, busy, 8) : "", load_colour(busy)},
           memory_cell(place),
           known ? bytes_cell(standing.promised, Colour::cyan) : Cell{"?"},
           known ? bytes_cell(standing.foreign, Colour::yellow) : Cell{"?"},
           known && place.memory ? Cell{gib(left), left > Bytes(0) ? Colour::green : Colour::red} : Cell{"?"},
-          {card.temperature_c ? std::to_string(*card.temperature_c) : "?"},
+          {gpu.temperature_c ? std::to_string(*gpu.temperature_c) : "?"},
           {power},
           {known ? holders_text(survey, place) : "?"},
           {place.uuid}};
@@ -82,7 +82,7 @@ std::vector<Cell> card_row(const Survey& survey, const Place& place, const Scree
 
 std::string gib(Bytes size) { return fmt::format("{:.1f}", static_cast<double>(size.count()) / (1 << 30)); }
 
-std::string name_of(const telemetry::LostCard& lost) {
+std::string name_of(const telemetry::LostGpu& lost) {
   std::string name = lost.bus_id;
   if (!lost.uuid.empty()) name += (name.empty() ? "" : " ") + lost.uuid;
   return name.empty() ? "a GPU (it does not say which)" : "the GPU " + name;
@@ -99,14 +99,14 @@ std::string driver_text(const Survey& survey) {
 }
 
 std::string heading(const Survey& survey, const std::string& between) {
-  const size_t cards = survey.snapshot.cards.size(), leases = survey.leases.size();
+  const size_t gpus = survey.snapshot.gpus.size(), leases = survey.leases.size();
   const std::string text =
-      fmt::format("{} GPU{}{}{}", cards, cards == 1 ? "" : "s", between.empty() ? "" : ", ", between);
-  if (!survey.folder.ok()) return text + ", leases not known";
+      fmt::format("{} GPU{}{}{}", gpus, gpus == 1 ? "" : "s", between.empty() ? "" : ", ", between);
+  if (!survey.directory.ok()) return text + ", leases not known";
   return text + fmt::format(", {} lease{}, {} waiting", leases, leases == 1 ? "" : "s", survey.line.size());
 }
 
-Table cards_table(const Survey& survey, const Screen& screen) {
+Table gpus_table(const Survey& survey, const Screen& screen) {
   Table table;
   table.columns = {{"GPU"},
                    {"NAME", false, 5},
@@ -120,7 +120,7 @@ Table cards_table(const Survey& survey, const Screen& screen) {
                    {"W", true, 6},
                    {"HELD BY", false, 4},
                    {"UUID", false, 9}};
-  for (const Place& place : survey.places) table.rows.push_back(card_row(survey, place, screen));
+  for (const Place& place : survey.places) table.rows.push_back(gpu_row(survey, place, screen));
   return table;
 }
 
@@ -224,16 +224,16 @@ Table residents_table(const Survey& survey, const Screen& screen) {
 std::vector<std::string> remarks(const Survey& survey) {
   std::vector<std::string> lines;
   int hidden = 0;
-  for (const telemetry::LostCard& lost : survey.snapshot.lost) {
+  for (const telemetry::LostGpu& lost : survey.snapshot.lost) {
     if (lost.forbidden)
       ++hidden;
     else
       lines.push_back(fmt::format("lost: {}: {}", name_of(lost), lost.why));
   }
   if (hidden > 0) lines.push_back(fmt::format("{} more GPUs are not this process's to use", hidden));
-  for (const telemetry::Card& card : survey.snapshot.cards)
-    if (card.mig && card.instances.empty())
-      lines.push_back(card.uuid + ": MIG is on and there is no instance: nothing of it can be used");
+  for (const telemetry::Gpu& gpu : survey.snapshot.gpus)
+    if (gpu.mig && gpu.instances.empty())
+      lines.push_back(gpu.uuid + ": MIG is on and there is no instance: nothing of it can be used");
   if (survey.visible.restricted) {
     lines.push_back(fmt::format("{} gives this process {} of them{}{}",
                                 names_of_lists(telemetry::own_variables()), survey.visible.uuids.size(),
@@ -242,14 +242,14 @@ std::vector<std::string> remarks(const Survey& survey) {
   if (std::any_of(survey.residents.begin(), survey.residents.end(),
                   [](const Resident& resident) { return !resident.here; }))
     lines.push_back("*: the process's number in its container");
-  if (!survey.folder.ok())
-    lines.push_back("leases are not known: " + survey.folder.message());
-  else if (!survey.folder_weakness.empty())
-    lines.push_back("leases protect among friends only: " + survey.folder_weakness +
+  if (!survey.directory.ok())
+    lines.push_back("leases are not known: " + survey.directory.message());
+  else if (!survey.directory_weakness.empty())
+    lines.push_back("leases protect among friends only: " + survey.directory_weakness +
                     ". As root: innkeeper setup");
-  if (!survey.folder_unseen.empty()) lines.push_back(survey.folder_unseen);
-  for (const std::string& line : survey.other_folders)
-    lines.push_back("leases are in " + survey.folder_path + "; " + line);
+  if (!survey.directory_unseen.empty()) lines.push_back(survey.directory_unseen);
+  for (const std::string& line : survey.other_directories)
+    lines.push_back("leases are in " + survey.directory_path + "; " + line);
   return lines;
 }
 

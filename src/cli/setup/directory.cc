@@ -28,7 +28,7 @@ namespace {
 
 using lease::Directory;
 using lease::kLockName;
-using lease::kSetUpFolder;
+using lease::kSetUpDirectory;
 
 constexpr std::chrono::milliseconds kLockLimit{5000};
 constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
@@ -66,8 +66,8 @@ bool is_mounted() {
   struct stat here {
   }, above{};
   struct statfs system {};
-  return stat(kSetUpFolder, &here) == 0 && stat("/run", &above) == 0 && here.st_dev != above.st_dev &&
-         statfs(kSetUpFolder, &system) == 0 && system.f_type == kTmpfs;
+  return stat(kSetUpDirectory, &here) == 0 && stat("/run", &above) == 0 && here.st_dev != above.st_dev &&
+         statfs(kSetUpDirectory, &system) == 0 && system.f_type == kTmpfs;
 }
 
 // Names the holders of leases in a directory; empty: there are none.
@@ -126,11 +126,11 @@ void retire(SetUp& set_up, const Directory& old) {
 
 // Returns the directories in default places except the new one's, and a plain directory in the
 // new one's place.
-Olds old_folders(SetUp& set_up) {
+Olds old_directories(SetUp& set_up) {
   Olds olds;
-  for (const std::string& path : lease::default_folders()) {
+  for (const std::string& path : lease::default_directories()) {
     struct stat about {};
-    if (lstat(path.c_str(), &about) != 0 || (path == kSetUpFolder && is_mounted())) continue;
+    if (lstat(path.c_str(), &about) != 0 || (path == kSetUpDirectory && is_mounted())) continue;
     if (!S_ISDIR(about.st_mode)) {  // Another user's link or file is in the way.
       if (!set_up.dry && unlink(path.c_str()) != 0) cannot("remove", path, errno);
       say(set_up, "remove " + path, "removed " + path);
@@ -158,26 +158,26 @@ void mount_it(SetUp& set_up) {
   const std::string options = mount_options(set_up);
   if (is_mounted()) {
     struct statvfs system {};
-    if (statvfs(kSetUpFolder, &system) != 0) cannot("look at", kSetUpFolder, errno);
+    if (statvfs(kSetUpDirectory, &system) != 0) cannot("look at", kSetUpDirectory, errno);
     const Bytes now(static_cast<int64_t>(system.f_blocks) * static_cast<int64_t>(system.f_frsize));
     if (now == set_up.size) return;
     if (!set_up.dry &&
-        mount("tmpfs", kSetUpFolder, nullptr, MS_REMOUNT | kFlags, sizes(set_up.size).c_str()) != 0)
-      cannot("give another size to", kSetUpFolder, errno);
+        mount("tmpfs", kSetUpDirectory, nullptr, MS_REMOUNT | kFlags, sizes(set_up.size).c_str()) != 0)
+      cannot("give another size to", kSetUpDirectory, errno);
     const std::string sizes_text =
-        fmt::format("{} room for {} in place of {}", kSetUpFolder, to_string(set_up.size), to_string(now));
+        fmt::format("{} room for {} in place of {}", kSetUpDirectory, to_string(set_up.size), to_string(now));
     say(set_up, "give " + sizes_text, "gave " + sizes_text);
     return;
   }
   if (!set_up.dry) {
-    if (mkdir(kSetUpFolder, 0755) != 0 && errno != EEXIST) cannot("make", kSetUpFolder, errno);
-    if (mount("tmpfs", kSetUpFolder, "tmpfs", kFlags, ("mode=0755," + options).c_str()) != 0) {
+    if (mkdir(kSetUpDirectory, 0755) != 0 && errno != EEXIST) cannot("make", kSetUpDirectory, errno);
+    if (mount("tmpfs", kSetUpDirectory, "tmpfs", kFlags, ("mode=0755," + options).c_str()) != 0) {
       const int error = errno;
-      rmdir(kSetUpFolder);
-      cannot("mount a tmpfs on", kSetUpFolder, error);
+      rmdir(kSetUpDirectory);
+      cannot("mount a tmpfs on", kSetUpDirectory, error);
     }
   }
-  const std::string what = std::string(kSetUpFolder) + ", a tmpfs with " + options;
+  const std::string what = std::string(kSetUpDirectory) + ", a tmpfs with " + options;
   say(set_up, "mount " + what, "mounted " + what);
 }
 
@@ -228,17 +228,17 @@ void replace_lock(const Directory& directory, gid_t group, mode_t mode) {
 }
 
 void secure_it(SetUp& set_up) {
-  const std::string folder = kSetUpFolder, path = folder + "/" + kLockName;
+  const std::string where = kSetUpDirectory, path = where + "/" + kLockName;
   if (set_up.dry && !is_mounted())
-    return say(set_up, "set the rights of " + folder + ", and make its lock", "");
+    return say(set_up, "set the rights of " + where + ", and make its lock", "");
   const gid_t group = group_of(set_up);
   const mode_t lock_mode = set_up.group.empty() ? 0444 : 0440, mode = set_up.group.empty() ? 01777 : 01775;
-  const Result<std::shared_ptr<const Directory>> opened = Directory::open(folder);
+  const Result<std::shared_ptr<const Directory>> opened = Directory::open(where);
   if (!opened.ok()) fail(opened.status());
   const Directory& directory = *opened.value();
   if (!directory.protects()) {
     if (!set_up.dry) {
-      (void)set_rights(set_up, directory.fd(), 0, 0755, folder);
+      (void)set_rights(set_up, directory.fd(), 0, 0755, where);
       replace_lock(directory, group, lock_mode);
     }
     say(set_up, "make " + path, "made " + path);
@@ -249,8 +249,8 @@ void secure_it(SetUp& set_up) {
       say(set_up, "set the rights of " + path, "set the rights of " + path);
     close(lock);
   }
-  if (set_rights(set_up, directory.fd(), group, mode, folder))
-    say(set_up, "set the rights of " + folder, "set the rights of " + folder);
+  if (set_rights(set_up, directory.fd(), group, mode, where))
+    say(set_up, "set the rights of " + where, "set the rights of " + where);
 }
 
 }  // namespace
@@ -275,16 +275,16 @@ std::string mount_options(const SetUp& set_up) {
   return set_up.root.empty() && kernel_has_quotas() ? plain + "," + quotas(set_up.size) : plain;
 }
 
-void make_folder(SetUp& set_up) {
-  Olds olds = old_folders(set_up);
+void make_directory(SetUp& set_up) {
+  Olds olds = old_directories(set_up);
   if (!set_up.dry)
     for (const auto& old : olds)
-      if (old->directory->path() == kSetUpFolder) sweep(*old->directory);  // The mount hides these files.
+      if (old->directory->path() == kSetUpDirectory) sweep(*old->directory);  // The mount hides these files.
   mount_it(set_up);
   secure_it(set_up);
   for (; !olds.empty(); olds.pop_back()) {  // Locks are released in the order in which they nest.
     const std::string& path = olds.back()->directory->path();
-    if (path == kSetUpFolder) continue;
+    if (path == kSetUpDirectory) continue;
     if (set_up.dry)
       say(set_up, "remove " + path, "");
     else
@@ -292,23 +292,23 @@ void make_folder(SetUp& set_up) {
   }
 }
 
-void remove_folder(SetUp& set_up) {
+void remove_directory(SetUp& set_up) {
   struct stat about {};
-  if (lstat(kSetUpFolder, &about) != 0) return;
-  const Result<std::shared_ptr<const Directory>> opened = Directory::open(kSetUpFolder);
+  if (lstat(kSetUpDirectory, &about) != 0) return;
+  const Result<std::shared_ptr<const Directory>> opened = Directory::open(kSetUpDirectory);
   if (!opened.ok()) fail(opened.status());
   lease::GlobalLock lock;
   if (!set_up.dry)
     if (const Status locked = lock.lock(*opened.value(), kLockLimit); !locked.ok())
       fail(kBusy, locked.message());
   refuse_if_held(set_up, *opened.value(), set_up.dry ? nullptr : &lock, "");
-  if (set_up.dry) return say(set_up, "remove " + std::string(kSetUpFolder), "");
+  if (set_up.dry) return say(set_up, "remove " + std::string(kSetUpDirectory), "");
   if (!is_mounted()) return retire(set_up, *opened.value());
   // A process that has it open (a waiting runner, say) sees that its name leads elsewhere before
   // it grants a lease.
-  if (umount2(kSetUpFolder, MNT_DETACH) != 0) cannot("unmount", kSetUpFolder, errno);
-  if (rmdir(kSetUpFolder) != 0) cannot("remove", kSetUpFolder, errno);
-  say(set_up, "", "removed " + std::string(kSetUpFolder));
+  if (umount2(kSetUpDirectory, MNT_DETACH) != 0) cannot("unmount", kSetUpDirectory, errno);
+  if (rmdir(kSetUpDirectory) != 0) cannot("remove", kSetUpDirectory, errno);
+  say(set_up, "", "removed " + std::string(kSetUpDirectory));
 }
 
 }  // namespace innkeeper::cli

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "cli/cards/survey.h"
+#include "cli/gpus/survey.h"
 #include "cli/screen.h"
 
 namespace innkeeper::cli {
@@ -29,7 +29,7 @@ struct TopState {
   // Adds the survey to its GPUs' past, which is kept for the width of the widest plot.
   void remember(const Survey& survey);
   // Handles one key, or an arrow's escape sequence. Returns false to quit.
-  bool press(std::string_view key, int cards);
+  bool press(std::string_view key, int gpus);
 };
 
 // Returns at most screen.height lines of at most screen.width columns, each ending in a newline.

@@ -12,9 +12,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kTried = 64;  // Most requests that one pass tries; jobs of one shape count one by one.
 // Querying the GPUs costs the driver milliseconds, so the runner does not do it for every job that is added.
-constexpr std::chrono::milliseconds kCardsNotBefore{100};
+constexpr std::chrono::milliseconds kGpusNotBefore{100};
 // Period of the polling for memory that programs use without a lease; no event reports that use.
-constexpr std::chrono::seconds kCardsAgain{5};
+constexpr std::chrono::seconds kGpusAgain{5};
 
 lease::By by_named(const std::string& name) {
   for (const lease::By by : {lease::By::ratio, lease::By::power, lease::By::utilization})
@@ -24,7 +24,7 @@ lease::By by_named(const std::string& name) {
 
 lease::Request request_of(const Job& job) {
   lease::Request request;
-  request.count = job.cards;
+  request.count = job.gpus;
   if (job.memory.count() > 0) request.memory = job.memory;
   request.exclusive = job.exclusive;
   request.by = by_named(job.by);
@@ -36,17 +36,16 @@ lease::Request request_of(const Job& job) {
 // such as Slurm's or a container's.
 void restrict_to_given(lease::Request& request, const Job& job, const telemetry::Snapshot& snapshot) {
   const auto value = [&](const char* name) { return variable_in(job.environment, name); };
-  const telemetry::Visible visible =
-      telemetry::visible_with({value(kCardVariables[0]), value(kCardVariables[1]), value(kCardVariables[2]),
-                               value(kCardVariables[3])},
-                              snapshot);
+  const telemetry::Visible visible = telemetry::visible_with(
+      {value(kGpuVariables[0]), value(kGpuVariables[1]), value(kGpuVariables[2]), value(kGpuVariables[3])},
+      snapshot);
   if (visible.restricted) request.allowed = visible.uuids;
 }
 
 }  // namespace
 
-void show_cards(std::vector<std::string>& environment, const lease::Lease& lease) {
-  const std::vector<std::string> uuids = lease.cards();
+void show_gpus(std::vector<std::string>& environment, const lease::Lease& lease) {
+  const std::vector<std::string> uuids = lease.gpus();
   telemetry::Chosen chosen;
   if (!uuids.empty()) chosen = by_vendor(uuids, telemetry::snapshot(telemetry::Wanted::nothing));
   for (const auto& [name, value] : by_name(showing(chosen, {})))
@@ -71,7 +70,7 @@ Status Scheduler::take_from_line() {
   std::optional<Result<lease::Lease>> outcome = line_.poll();
   if (!outcome) return Status::okay();
   changed_ = true;
-  // start_with_cards() requests the GPUs again and reports the reason.
+  // start_with_gpus() requests the GPUs again and reports the reason.
   if (!outcome->ok()) return Status::okay();
   const Result<JobLine> job = store_.line(id);
   if (!job.ok()) return job.status();
@@ -79,12 +78,12 @@ Status Scheduler::take_from_line() {
   return ready ? start(id, std::move(*outcome).value()) : Status::okay();
 }
 
-Status Scheduler::start_with_cards() {
+Status Scheduler::start_with_gpus() {
   const auto now = Clock::now();
-  if ((!changed_ && now < cards_again_) || now < cards_not_before_) return Status::okay();
+  if ((!changed_ && now < gpus_again_) || now < gpus_not_before_) return Status::okay();
   changed_ = false;
-  cards_not_before_ = now + kCardsNotBefore;
-  cards_again_ = now + kCardsAgain;
+  gpus_not_before_ = now + kGpusNotBefore;
+  gpus_again_ = now + kGpusAgain;
   const Result<std::vector<Head>> heads = store_.heads(kTried);
   if (!heads.ok()) return heads.status();
   std::string problem;
@@ -125,7 +124,7 @@ Status Scheduler::start_with_cards() {
       IK_RETURN_IF_ERROR(start(job.id, std::move(lease).value()));
     } else if (never) {
       IK_RETURN_IF_ERROR(store_.give_up(job.id, lease.status().message()));
-      folder_.wake();
+      directory_.wake();
     } else {
       IK_RETURN_IF_ERROR(explain(job.id, lease.status().message()));
       if (!first && lease.status().code() == Code::busy) first = {job.id, std::move(request)};

@@ -29,7 +29,7 @@ struct Process {
 };
 
 // One GPU or one MIG instance: the unit on which leases are granted.
-struct Card {
+struct Gpu {
   std::string uuid;
   int vendor = 0;  // Vendor; a program uses CUDA or HIP, so the GPUs of one lease are of one vendor.
   Bytes total;     // Total memory; 0: unknown, so that only the whole GPU can be leased.
@@ -47,8 +47,8 @@ struct Card {
 };
 
 struct Machine {
-  std::vector<Card> cards;
-  // Quality of the link of GPUs a and b, at [a * cards.size() + b]: more is better. Empty: unknown.
+  std::vector<Gpu> gpus;
+  // Quality of the link of GPUs a and b, at [a * gpus.size() + b]: more is better. Empty: unknown.
   std::vector<double> links;
 };
 

@@ -1,4 +1,4 @@
-// Reads one GPU by NVML: the queries for each member of Card, and the checks that make their
+// Reads one GPU by NVML: the queries for each member of Gpu, and the checks that make their
 // answers safe to use.
 //
 // Each answer may be unknown (also as 2^64-1), an older struct, text without an end, or an implausible
@@ -14,15 +14,15 @@
 namespace innkeeper::telemetry::nvml {
 
 // Queries one GPU. An answer that shows that the GPU is gone sets `lost`.
-class CardReader {
+class GpuReader {
  public:
-  CardReader(const Library& library, Device device) : library_(library), device_(device) {}
+  GpuReader(const Library& library, Device device) : library_(library), device_(device) {}
 
   // Reads UUID, bus id, name, MIG mode and instances. Returns false if the GPU has no identity; why()
   // gives the reason.
-  bool read_identity(Card& card);
-  // Reads the values that `wanted` names into `card`. `avoid_3`: see third_list_is_broken().
-  void read(Wanted wanted, bool avoid_3, Card& card);
+  bool read_identity(Gpu& gpu);
+  // Reads the values that `wanted` names into `gpu`. `avoid_3`: see third_list_is_broken().
+  void read(Wanted wanted, bool avoid_3, Gpu& gpu);
 
   bool lost() const { return lost_; }
   const std::string& why() const { return why_; }
@@ -30,7 +30,7 @@ class CardReader {
 
  private:
   template <class... Parameters, class... Arguments>
-  Code ask_card(const char* question, Code (*function)(Parameters...), Arguments... arguments) {
+  Code ask_gpu(const char* question, Code (*function)(Parameters...), Arguments... arguments) {
     const Code code = ask(function, arguments...);
     if (code == kGpuIsLost || code == kGpuNotFound) {
       lost_ = true;
@@ -42,17 +42,17 @@ class CardReader {
   Reading<uint32_t> number(const char* question, Code (*function)(Device, uint32_t*));
   Reading<uint32_t> number_of(const char* question, Code (*function)(Device, int, uint32_t*), int which);
   std::string bus_id();
-  void read_instances(Card& card);
+  void read_instances(Gpu& gpu);
   Reading<Memory> memory(Device device, bool may_be_unified);
   Reading<Utilization> utilization();
   Reading<Power> power();
   Reading<int> temperature();
   Reading<Clocks> clocks();
-  Reading<std::vector<Process>> processes(bool avoid_3, const Card& card);
+  Reading<std::vector<Process>> processes(bool avoid_3, const Gpu& gpu);
 
   const Library& library_;
   Device device_;
-  std::vector<Device> instances_;  // Handles in the order of card.instances.
+  std::vector<Device> instances_;  // Handles in the order of gpu.instances.
   bool lost_ = false;
   std::string why_;
 };

@@ -19,14 +19,14 @@
 
 namespace innkeeper::torch_layer {
 
-class Cards {
+class GpuCollectives {
  public:
   // `node`: the process's own; `device`: the device of its real tensors, which `backend` takes.
-  Cards(c10::intrusive_ptr<c10d::Backend> backend, NodeId node, c10::Device device);
+  GpuCollectives(c10::intrusive_ptr<c10d::Backend> backend, NodeId node, c10::Device device);
   // Waits for all started collectives.
-  ~Cards();
-  Cards(const Cards&) = delete;
-  Cards& operator=(const Cards&) = delete;
+  ~GpuCollectives();
+  GpuCollectives(const GpuCollectives&) = delete;
+  GpuCollectives& operator=(const GpuCollectives&) = delete;
 
   // Whether NCCL knows the type. Every process must make the same choice, so it depends on nothing else of
   // the tensors.

@@ -1,4 +1,4 @@
-#include "cli/cards/need_cards.h"
+#include "cli/gpus/need_gpus.h"
 
 #include "cli/command.h"
 
@@ -6,8 +6,8 @@ namespace innkeeper::cli {
 
 using telemetry::Trouble;
 
-void need_cards(const telemetry::Snapshot& snapshot) {
-  if (!snapshot.cards.empty()) return;
+void need_gpus(const telemetry::Snapshot& snapshot) {
+  if (!snapshot.gpus.empty()) return;
   if (snapshot.trouble == Trouble::wrong_setting) fail(kSetting, snapshot.driver.text());
   if (snapshot.trouble == Trouble::none || snapshot.trouble == Trouble::no_library) {
     std::string why = snapshot.driver.text().empty() ? "the driver sees none" : snapshot.driver.text();

@@ -23,21 +23,21 @@
 
 namespace innkeeper::queue {
 
-inline constexpr const char* kFolderVariable = "INNKEEPER_QUEUE_DIR";
+inline constexpr const char* kDirectoryVariable = "INNKEEPER_QUEUE_DIR";
 
-class Folder {
+class QueueDirectory {
  public:
   // Opens the default directory described above.
-  static Result<std::shared_ptr<const Folder>> open_default();
-  static Result<std::shared_ptr<const Folder>> open(const std::string& path);
+  static Result<std::shared_ptr<const QueueDirectory>> open_default();
+  static Result<std::shared_ptr<const QueueDirectory>> open(const std::string& path);
 
   const std::string& path() const { return path_; }  // Absolute path.
   std::string database() const { return path_ + "/queue.db"; }
   std::string runner_lock() const { return path_ + "/runner.lock"; }
   std::string runner_log() const { return path_ + "/runner.log"; }
   std::string wake_file() const { return path_ + "/wake"; }
-  std::string life_folder() const { return path_ + "/life"; }
-  std::string output_folder() const { return path_ + "/output"; }
+  std::string life_directory() const { return path_ + "/life"; }
+  std::string output_directory() const { return path_ + "/output"; }
   std::string life(int64_t job, int attempt) const;
   std::string output(int64_t job, int attempt) const;
 
@@ -45,7 +45,7 @@ class Folder {
   void wake() const;
 
  private:
-  explicit Folder(std::string path) : path_(std::move(path)) {}
+  explicit QueueDirectory(std::string path) : path_(std::move(path)) {}
   const std::string path_;
 };
 

@@ -1,7 +1,7 @@
 // Prints the survey as JSON. Sizes are in bytes; an unknown value is null.
 #include <nlohmann/json.hpp>
 
-#include "cli/cards/report.h"
+#include "cli/gpus/report.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -67,7 +67,7 @@ Json resident_json(const Resident& resident) {
 }
 
 Json place_json(const Survey& survey, const Place& place) {
-  const telemetry::Card& card = survey.snapshot.cards[place.card];
+  const telemetry::Gpu& gpu = survey.snapshot.gpus[place.gpu];
   Json users = Json::array();
   for (const User& user : place.users)
     users.push_back({{"pid", user.pid},
@@ -87,24 +87,24 @@ Json place_json(const Survey& survey, const Place& place) {
               {"free_bytes", place.memory->free.count()},
               {"unified", place.memory->unified}};
   Json power = nullptr;
-  if (card.power)
-    power = {{"watts", card.power->watts},
-             {"limit_watts", card.power->limit_watts ? Json(*card.power->limit_watts) : Json(nullptr)}};
-  const bool load = card.utilization.ok() && !place.instance;
+  if (gpu.power)
+    power = {{"watts", gpu.power->watts},
+             {"limit_watts", gpu.power->limit_watts ? Json(*gpu.power->limit_watts) : Json(nullptr)}};
+  const bool load = gpu.utilization.ok() && !place.instance;
   const lease::Standing& standing = place.standing;
-  const auto if_known = [&](int64_t bytes) { return survey.folder.ok() ? Json(bytes) : Json(nullptr); };
+  const auto if_known = [&](int64_t bytes) { return survey.directory.ok() ? Json(bytes) : Json(nullptr); };
   return {{"gpu", place.label},
           {"uuid", place.uuid},
-          {"bus_id", card.bus_id},
+          {"bus_id", gpu.bus_id},
           {"name", place.name},
-          {"mig_instance_of", place.instance ? Json(card.uuid) : Json(nullptr)},
+          {"mig_instance_of", place.instance ? Json(gpu.uuid) : Json(nullptr)},
           {"memory", memory},
-          {"utilization_percent", load ? Json(card.utilization->compute_percent) : Json(nullptr)},
-          {"memory_bandwidth_percent", load ? Json(card.utilization->memory_percent) : Json(nullptr)},
+          {"utilization_percent", load ? Json(gpu.utilization->compute_percent) : Json(nullptr)},
+          {"memory_bandwidth_percent", load ? Json(gpu.utilization->memory_percent) : Json(nullptr)},
           {"power", power},
-          {"temperature_celsius", reading(card.temperature_c)},
-          {"sm_clock_mhz", card.clocks ? Json(card.clocks->sm_mhz) : Json(nullptr)},
-          {"memory_clock_mhz", card.clocks ? Json(card.clocks->memory_mhz) : Json(nullptr)},
+          {"temperature_celsius", reading(gpu.temperature_c)},
+          {"sm_clock_mhz", gpu.clocks ? Json(gpu.clocks->sm_mhz) : Json(nullptr)},
+          {"memory_clock_mhz", gpu.clocks ? Json(gpu.clocks->memory_mhz) : Json(nullptr)},
           {"promised_bytes", if_known(standing.promised.count())},
           {"foreign_bytes", if_known(standing.foreign.count())},
           {"left_bytes", if_known(standing.taken ? 0 : std::max<int64_t>(0, standing.available.count()))},
@@ -117,12 +117,12 @@ Json place_json(const Survey& survey, const Place& place) {
 }  // namespace
 
 std::string to_json(const Survey& survey) {
-  Json cards = Json::array();
-  for (const Place& place : survey.places) cards.push_back(place_json(survey, place));
+  Json gpus = Json::array();
+  for (const Place& place : survey.places) gpus.push_back(place_json(survey, place));
   Json lost = Json::array();
-  for (const telemetry::LostCard& card : survey.snapshot.lost)
+  for (const telemetry::LostGpu& gpu : survey.snapshot.lost)
     lost.push_back(
-        {{"uuid", card.uuid}, {"bus_id", card.bus_id}, {"why", card.why}, {"forbidden", card.forbidden}});
+        {{"uuid", gpu.uuid}, {"bus_id", gpu.bus_id}, {"why", gpu.why}, {"forbidden", gpu.forbidden}});
   Json residents = Json::array();
   for (const Resident& resident : survey.residents) residents.push_back(resident_json(resident));
   Json driver = {
@@ -135,19 +135,19 @@ std::string to_json(const Survey& survey) {
     driver["trouble"] = survey.snapshot.driver.text();
   }
   const Json visible = survey.visible.restricted ? Json(survey.visible.uuids) : Json(nullptr);
-  const Json folder = {
-      {"path", survey.folder_path.empty() ? Json(nullptr) : Json(survey.folder_path)},
-      {"weakness", survey.folder_weakness.empty() ? Json(nullptr) : Json(survey.folder_weakness)},
-      {"unseen_outside", survey.folder_unseen.empty() ? Json(nullptr) : Json(survey.folder_unseen)},
-      {"others", survey.other_folders},
-      {"trouble", survey.folder.ok() ? Json(nullptr) : Json(survey.folder.message())}};
+  const Json directory = {
+      {"path", survey.directory_path.empty() ? Json(nullptr) : Json(survey.directory_path)},
+      {"weakness", survey.directory_weakness.empty() ? Json(nullptr) : Json(survey.directory_weakness)},
+      {"unseen_outside", survey.directory_unseen.empty() ? Json(nullptr) : Json(survey.directory_unseen)},
+      {"others", survey.other_directories},
+      {"trouble", survey.directory.ok() ? Json(nullptr) : Json(survey.directory.message())}};
   const Json json = {{"schema", 1},
                      {"time_unix_seconds", static_cast<double>(survey.now_ns) / 1e9},
                      {"driver", driver},
-                     {"gpus", cards},
+                     {"gpus", gpus},
                      {"lost", lost},
                      {"visible", visible},
-                     {"lease_folder", folder},
+                     {"lease_directory", directory},
                      {"leases", all_leases(survey, survey.leases)},
                      {"waiting", all_leases(survey, survey.line)},
                      {"managed", residents}};

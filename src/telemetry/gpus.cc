@@ -1,4 +1,4 @@
-#include "telemetry/cards.h"
+#include "telemetry/gpus.h"
 
 #include <algorithm>
 #include <array>
@@ -14,62 +14,62 @@ constexpr uint32_t kMaxInstances = 64;  // Bound on the instances of a GPU, whic
 
 }  // namespace
 
-Reading<std::string> CardReader::text(const char* question, Code (*function)(Device, char*, uint32_t),
-                                      Device device) {
+Reading<std::string> GpuReader::text(const char* question, Code (*function)(Device, char*, uint32_t),
+                                     Device device) {
   std::array<char, kTextSize> buffer = {};
-  const Code code = ask_card(question, function, device, buffer.data(), kTextSize);
+  const Code code = ask_gpu(question, function, device, buffer.data(), kTextSize);
   if (code != kSuccess) return no_reading<std::string>(library_, question, code);
   return clean_text(buffer.data(), buffer.size());
 }
 
-Reading<uint32_t> CardReader::number(const char* question, Code (*function)(Device, uint32_t*)) {
+Reading<uint32_t> GpuReader::number(const char* question, Code (*function)(Device, uint32_t*)) {
   uint32_t value = 0;
-  const Code code = ask_card(question, function, device_, &value);
+  const Code code = ask_gpu(question, function, device_, &value);
   if (code != kSuccess) return no_reading<uint32_t>(library_, question, code);
   if (value == kNotAvailable32) return Reading<uint32_t>::none(Outcome::not_supported);
   return value;
 }
 
-Reading<uint32_t> CardReader::number_of(const char* question, Code (*function)(Device, int, uint32_t*),
-                                        int which) {
+Reading<uint32_t> GpuReader::number_of(const char* question, Code (*function)(Device, int, uint32_t*),
+                                       int which) {
   uint32_t value = 0;
-  const Code code = ask_card(question, function, device_, which, &value);
+  const Code code = ask_gpu(question, function, device_, which, &value);
   if (code != kSuccess) return no_reading<uint32_t>(library_, question, code);
   if (value == kNotAvailable32) return Reading<uint32_t>::none(Outcome::not_supported);
   return value;
 }
 
-std::string CardReader::bus_id() {
+std::string GpuReader::bus_id() {
   Pci3 newer = {};
-  if (ask_card("nvmlDeviceGetPciInfo_v3", library_.pci_3, device_, &newer) == kSuccess) {
+  if (ask_gpu("nvmlDeviceGetPciInfo_v3", library_.pci_3, device_, &newer) == kSuccess) {
     return plain_bus_id(clean_text(newer.bus_id, sizeof newer.bus_id));
   }
   Pci2 older = {};
-  if (ask_card("nvmlDeviceGetPciInfo_v2", library_.pci_2, device_, &older) == kSuccess) {
+  if (ask_gpu("nvmlDeviceGetPciInfo_v2", library_.pci_2, device_, &older) == kSuccess) {
     return plain_bus_id(clean_text(older.bus_id, sizeof older.bus_id));
   }
   return {};
 }
 
-bool CardReader::read_identity(Card& card) {
+bool GpuReader::read_identity(Gpu& gpu) {
   const Reading<std::string> uuid = text("nvmlDeviceGetUUID", library_.uuid, device_);
-  card.bus_id = bus_id();  // Read for a lost GPU too: its place is known.
+  gpu.bus_id = bus_id();  // Read for a lost GPU too: its place is known.
   if (!uuid || !is_uuid(*uuid)) {
     if (why_.empty()) why_ = uuid ? "its UUID is no UUID: \"" + *uuid + "\"" : uuid.text();
     if (why_.empty()) why_ = "it has no UUID";
     return false;
   }
-  card.uuid = *uuid;
-  card.name = text("nvmlDeviceGetName", library_.name, device_).value_or("");
+  gpu.uuid = *uuid;
+  gpu.name = text("nvmlDeviceGetName", library_.name, device_).value_or("");
   uint32_t mode = 0, pending = 0;
-  if (ask_card("nvmlDeviceGetMigMode", library_.mig_mode, device_, &mode, &pending) == kSuccess) {
-    card.mig = mode == 1;
+  if (ask_gpu("nvmlDeviceGetMigMode", library_.mig_mode, device_, &mode, &pending) == kSuccess) {
+    gpu.mig = mode == 1;
   }
-  if (card.mig) read_instances(card);
+  if (gpu.mig) read_instances(gpu);
   return !lost_;
 }
 
-void CardReader::read_instances(Card& card) {
+void GpuReader::read_instances(Gpu& gpu) {
   const uint32_t most = number("nvmlDeviceGetMaxMigDeviceCount", library_.mig_count).value_or(0);
   std::vector<std::pair<Instance, Device>> found;
   for (uint32_t i = 0; i < std::min(most, kMaxInstances); ++i) {
@@ -92,32 +92,32 @@ void CardReader::read_instances(Card& card) {
            std::pair(b.first.gpu_instance, b.first.compute_instance);
   });
   for (auto& [instance, device] : found) {
-    card.instances.push_back(std::move(instance));
+    gpu.instances.push_back(std::move(instance));
     instances_.push_back(device);
   }
 }
 
-void CardReader::read(Wanted wanted, bool avoid_3, Card& card) {
+void GpuReader::read(Wanted wanted, bool avoid_3, Gpu& gpu) {
   if (has(wanted, Wanted::memory)) {
-    card.memory = memory(device_, !card.mig);
-    for (size_t i = 0; i < instances_.size(); ++i) card.instances[i].memory = memory(instances_[i], false);
+    gpu.memory = memory(device_, !gpu.mig);
+    for (size_t i = 0; i < instances_.size(); ++i) gpu.instances[i].memory = memory(instances_[i], false);
   }
-  if (has(wanted, Wanted::utilization)) card.utilization = utilization();
-  if (has(wanted, Wanted::power)) card.power = power();
-  if (has(wanted, Wanted::temperature)) card.temperature_c = temperature();
-  if (has(wanted, Wanted::clocks)) card.clocks = clocks();
-  if (has(wanted, Wanted::processes)) card.processes = processes(avoid_3, card);
+  if (has(wanted, Wanted::utilization)) gpu.utilization = utilization();
+  if (has(wanted, Wanted::power)) gpu.power = power();
+  if (has(wanted, Wanted::temperature)) gpu.temperature_c = temperature();
+  if (has(wanted, Wanted::clocks)) gpu.clocks = clocks();
+  if (has(wanted, Wanted::processes)) gpu.processes = processes(avoid_3, gpu);
 }
 
-Reading<Memory> CardReader::memory(Device device, bool may_be_unified) {
+Reading<Memory> GpuReader::memory(Device device, bool may_be_unified) {
   constexpr const char* kQuestion = "nvmlDeviceGetMemoryInfo";
   Memory2 newer = {};
   newer.version = versioned<Memory2>(2);
-  Code code = ask_card(kQuestion, library_.memory_2, device, &newer);
+  Code code = ask_gpu(kQuestion, library_.memory_2, device, &newer);
   if (code != kSuccess && outcome_of(code) == Outcome::not_supported) {
     // The older function counts the driver's reservation as used: reserved stays 0, and free is right.
     Memory1 older = {};
-    code = ask_card(kQuestion, library_.memory_1, device, &older);
+    code = ask_gpu(kQuestion, library_.memory_1, device, &older);
     newer = {.version = 0, .total = older.total, .reserved = 0, .free = older.free, .used = older.used};
   }
   if (code != kSuccess) {
@@ -149,10 +149,10 @@ Reading<Memory> machine_memory() {
   return memory;
 }
 
-Reading<Utilization> CardReader::utilization() {
+Reading<Utilization> GpuReader::utilization() {
   constexpr const char* kQuestion = "nvmlDeviceGetUtilizationRates";
   Rates rates = {};
-  const Code code = ask_card(kQuestion, library_.utilization, device_, &rates);
+  const Code code = ask_gpu(kQuestion, library_.utilization, device_, &rates);
   if (code != kSuccess) return no_reading<Utilization>(library_, kQuestion, code);
   if (rates.gpu == kNotAvailable32) return Reading<Utilization>::none(Outcome::not_supported);
   if (rates.gpu > 100) return nonsense<Utilization>(kQuestion, rates.gpu);
@@ -160,7 +160,7 @@ Reading<Utilization> CardReader::utilization() {
                      .memory_percent = static_cast<int>(rates.memory > 100 ? 0 : rates.memory)};
 }
 
-Reading<Power> CardReader::power() {
+Reading<Power> GpuReader::power() {
   constexpr const char* kQuestion = "nvmlDeviceGetPowerUsage";
   const Reading<uint32_t> usage = number(kQuestion, library_.power);
   if (!usage) return usage.as<Power>();
@@ -171,7 +171,7 @@ Reading<Power> CardReader::power() {
   return power;
 }
 
-Reading<int> CardReader::temperature() {
+Reading<int> GpuReader::temperature() {
   constexpr const char* kQuestion = "nvmlDeviceGetTemperature";
   const Reading<uint32_t> degrees = number_of(kQuestion, library_.temperature, kSensorGpu);
   if (!degrees) return degrees.as<int>();
@@ -179,7 +179,7 @@ Reading<int> CardReader::temperature() {
   return static_cast<int>(*degrees);
 }
 
-Reading<Clocks> CardReader::clocks() {
+Reading<Clocks> GpuReader::clocks() {
   constexpr const char* kQuestion = "nvmlDeviceGetClockInfo";
   const Reading<uint32_t> sm = number_of(kQuestion, library_.clock, kClockSm);
   const Reading<uint32_t> memory = number_of(kQuestion, library_.clock, kClockMemory);
@@ -188,7 +188,7 @@ Reading<Clocks> CardReader::clocks() {
   if (*sm > kMostMegahertz || *memory > kMostMegahertz)
     return nonsense<Clocks>(kQuestion, std::max(*sm, *memory));
   uint64_t reasons = 0;  // If the driver cannot tell, no reason is known.
-  if (ask_card("nvmlDeviceGetCurrentClocksThrottleReasons", library_.clock_reasons, device_, &reasons) !=
+  if (ask_gpu("nvmlDeviceGetCurrentClocksThrottleReasons", library_.clock_reasons, device_, &reasons) !=
       kSuccess)
     reasons = 0;
   return Clocks{.sm_mhz = static_cast<int>(*sm),

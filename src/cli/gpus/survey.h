@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "board/record.h"
-#include "lease/card.h"
 #include "lease/directory.h"
+#include "lease/gpu.h"
 #include "lease/ledger.h"
 #include "lease/store.h"
 #include "telemetry/snapshot.h"
@@ -29,7 +29,7 @@ struct User {
 
 // A GPU or a MIG instance that can be leased.
 struct Place {
-  size_t card = 0;    // Index in snapshot.cards: the GPU's number in PCI order.
+  size_t gpu = 0;     // Index in snapshot.gpus: the GPU's number in PCI order.
   std::string label;  // Label: "0", or "0/1" for instance 1 of GPU 0.
   std::string uuid;
   std::string name;
@@ -60,17 +60,17 @@ struct Survey {
   telemetry::Snapshot snapshot;
   telemetry::Visible visible;  // GPUs that this process was given.
   lease::Machine machine;
-  std::vector<Place> places;        // Entries in the order of machine.cards.
+  std::vector<Place> places;        // Entries in the order of machine.gpus.
   std::vector<Held> leases;         // Leases by time of grant.
   std::vector<Held> line;           // Places in the line, first come first.
   std::vector<Resident> residents;  // Managed processes, sorted by PID.
-  Status folder;  // Status of the lease directory; if not okay, leases and residents are unknown.
-  std::string folder_path;
-  std::string folder_weakness;  // Why leases there do not protect against hostile users; empty: they do.
-  std::string folder_unseen;    // Why programs outside this container do not see them; empty: they do.
-  bool folder_writable = true;
+  Status directory;  // Status of the lease directory; if not okay, leases and residents are unknown.
+  std::string directory_path;
+  std::string directory_weakness;  // Why leases there do not protect against hostile users; empty: they do.
+  std::string directory_unseen;    // Why programs outside this container do not see them; empty: they do.
+  bool directory_writable = true;
   // One line for each other directory: its owner, and why it is not used.
-  std::vector<std::string> other_folders;
+  std::vector<std::string> other_directories;
   int dead_files = 0;
   int64_t now_ns = 0;
 };
@@ -80,7 +80,7 @@ struct Survey {
 Survey look_around(telemetry::Wanted wanted, const Survey* before = nullptr);
 
 // Returns a line for each lease directory that exists in addition to this one.
-std::vector<std::string> other_folders(const lease::Directory& directory);
+std::vector<std::string> other_directories(const lease::Directory& directory);
 
 // Returns an age such as "43 s", "12 min", "5 h" or "3 d".
 std::string age_text(int64_t nanoseconds);

@@ -1,4 +1,4 @@
-#include "telemetry/amd_cards.h"
+#include "telemetry/amd_gpus.h"
 
 #include <algorithm>
 #include <array>
@@ -67,11 +67,11 @@ std::optional<uint64_t> unique_id_of(const std::string& library_uuid) {
   return id == 0 ? std::nullopt : std::optional(id);
 }
 
-Reading<std::string> CardReader::uuid(const std::string& bus_id) {
+Reading<std::string> GpuReader::uuid(const std::string& bus_id) {
   constexpr const char* kQuestion = "amdsmi_get_gpu_device_uuid";
   std::array<char, 64> text = {};  // Larger than the size that the library is given.
   uint32_t length = kUuidSize;
-  const Code code = ask_card(kQuestion, library_.uuid, device_, &length, text.data());
+  const Code code = ask_gpu(kQuestion, library_.uuid, device_, &length, text.data());
   forbidden_ = code == kNoPermission;
   if (code != kSuccess && outcome_of(code) != Outcome::not_supported)
     return no_reading<std::string>(library_, kQuestion, code);
@@ -88,55 +88,55 @@ Reading<std::string> CardReader::uuid(const std::string& bus_id) {
   return uuid;
 }
 
-bool CardReader::read_identity(Card& card) {
+bool GpuReader::read_identity(Gpu& gpu) {
   constexpr const char* kPlace = "amdsmi_get_gpu_device_bdf";
   Place place = 0;
-  const Code code = ask_card(kPlace, library_.place, device_, &place);
+  const Code code = ask_gpu(kPlace, library_.place, device_, &place);
   if (code == kInputOutput) lose(kPlace, code);
   if (code == kSuccess && place >> 16 <= 0xFFFFFFFF) {
     std::array<char, 32> text = {};
     std::snprintf(text.data(), text.size(), "%08x:%02x:%02x.%x", static_cast<unsigned>(place >> 16),
                   static_cast<unsigned>(place >> 8 & 0xFF), static_cast<unsigned>(place >> 3 & 0x1F),
                   static_cast<unsigned>(place & 7));
-    card.bus_id = text.data();
+    gpu.bus_id = text.data();
   }
   if (lost_) return false;
-  const Reading<std::string> name = uuid(card.bus_id);
+  const Reading<std::string> name = uuid(gpu.bus_id);
   if (!name) {
     if (why_.empty()) why_ = name.text();
     return false;
   }
-  card.uuid = *name;
+  gpu.uuid = *name;
   Buffer asic = {};
-  if (ask_card("amdsmi_get_gpu_asic_info", library_.asic_info, device_, &asic) == kSuccess)
-    card.name = clean_text(asic.bytes, kMostText);
+  if (ask_gpu("amdsmi_get_gpu_asic_info", library_.asic_info, device_, &asic) == kSuccess)
+    gpu.name = clean_text(asic.bytes, kMostText);
   KfdInfo kfd = {};
   constexpr uint32_t kMostNodes = 65536;
-  if (ask_card("amdsmi_get_gpu_kfd_info", library_.kfd_info, device_, &kfd) == kSuccess &&
+  if (ask_gpu("amdsmi_get_gpu_kfd_info", library_.kfd_info, device_, &kfd) == kSuccess &&
       kfd.node < kMostNodes) {
-    card.kfd_node = static_cast<int>(kfd.node);
+    gpu.kfd_node = static_cast<int>(kfd.node);
   }
   return !lost_;
 }
 
-void CardReader::read(Wanted wanted, Card& card) {
-  if (has(wanted, Wanted::memory)) card.memory = memory();
-  if (has(wanted, Wanted::utilization)) card.utilization = utilization();
-  if (has(wanted, Wanted::power)) card.power = power();
-  if (has(wanted, Wanted::temperature)) card.temperature_c = temperature();
-  if (has(wanted, Wanted::clocks)) card.clocks = clocks();
-  if (has(wanted, Wanted::processes)) card.processes = processes();
+void GpuReader::read(Wanted wanted, Gpu& gpu) {
+  if (has(wanted, Wanted::memory)) gpu.memory = memory();
+  if (has(wanted, Wanted::utilization)) gpu.utilization = utilization();
+  if (has(wanted, Wanted::power)) gpu.power = power();
+  if (has(wanted, Wanted::temperature)) gpu.temperature_c = temperature();
+  if (has(wanted, Wanted::clocks)) gpu.clocks = clocks();
+  if (has(wanted, Wanted::processes)) gpu.processes = processes();
 }
 
-Reading<Memory> CardReader::memory() {
+Reading<Memory> GpuReader::memory() {
   constexpr const char* kTotal = "amdsmi_get_gpu_memory_total";
   constexpr const char* kUsed = "amdsmi_get_gpu_memory_usage";
   uint64_t total = 0, used = 0;
   const char* question = kTotal;
-  Code code = ask_card(kTotal, library_.memory_total, device_, static_cast<int>(kMemoryVram), &total);
+  Code code = ask_gpu(kTotal, library_.memory_total, device_, static_cast<int>(kMemoryVram), &total);
   if (code == kSuccess) {
     question = kUsed;
-    code = ask_card(kUsed, library_.memory_used, device_, static_cast<int>(kMemoryVram), &used);
+    code = ask_gpu(kUsed, library_.memory_used, device_, static_cast<int>(kMemoryVram), &used);
   }
   // These values come from the GPU's own files, whatever the GPU does: a GPU that cannot supply
   // them is off the bus.
@@ -147,10 +147,10 @@ Reading<Memory> CardReader::memory() {
   return memory_of(total, 0, total - used);
 }
 
-Reading<Utilization> CardReader::utilization() {
+Reading<Utilization> GpuReader::utilization() {
   constexpr const char* kQuestion = "amdsmi_get_gpu_activity";
   EngineUsage usage = {};
-  const Code code = ask_card(kQuestion, library_.usage, device_, &usage);
+  const Code code = ask_gpu(kQuestion, library_.usage, device_, &usage);
   if (code != kSuccess) return no_reading<Utilization>(library_, kQuestion, code);
   if (!is_available(usage.graphics)) return Reading<Utilization>::none(Outcome::not_supported);
   if (usage.graphics > 100) return nonsense<Utilization>(kQuestion, usage.graphics);
@@ -158,13 +158,13 @@ Reading<Utilization> CardReader::utilization() {
                      .memory_percent = static_cast<int>(usage.memory > 100 ? 0 : usage.memory)};
 }
 
-Reading<Power> CardReader::power() {
+Reading<Power> GpuReader::power() {
   constexpr const char* kQuestion = "amdsmi_get_power_info";
   const uint32_t version = library_.number.first;
   const bool older = version == 23 || version == 24;
   if (!older && version != 26) return Reading<Power>::none(Outcome::not_supported);
   Buffer buffer = {};
-  const Code code = ask_card(kQuestion, library_.power, device_, &buffer);
+  const Code code = ask_gpu(kQuestion, library_.power, device_, &buffer);
   if (code != kSuccess) return no_reading<Power>(library_, kQuestion, code);
   const auto two = [](const auto& info) { return std::pair(info.current, info.average); };
   const auto [current, average] = older ? two(first_of<Power23>(buffer)) : two(first_of<Power26>(buffer));
@@ -174,20 +174,20 @@ Reading<Power> CardReader::power() {
   if (watts > kMostWatts) return nonsense<Power>(kQuestion, watts);
   Power power{.watts = static_cast<double>(watts), .limit_watts = std::nullopt};
   PowerCap cap = {};
-  if (ask_card("amdsmi_get_power_cap_info", library_.power_cap, device_, 0U, &cap) != kSuccess) return power;
+  if (ask_gpu("amdsmi_get_power_cap_info", library_.power_cap, device_, 0U, &cap) != kSuccess) return power;
   const double limit = cap.cap < kLeastMicrowatts ? double(cap.cap) : double(cap.cap) / 1e6;
   if (limit > 0 && limit <= kMostWatts) power.limit_watts = limit;
   return power;
 }
 
 // Reads the edge sensor, as older GPUs have it; newer ones have only the hottest point.
-Reading<int> CardReader::temperature() {
+Reading<int> GpuReader::temperature() {
   constexpr const char* kQuestion = "amdsmi_get_temp_metric";
   int64_t degrees = 0;
   Code code = kNotSupported;
   for (const int sensor : {kSensorEdge, kSensorHotspot}) {
-    code = ask_card(kQuestion, library_.temperature, device_, sensor, static_cast<int>(kTemperatureNow),
-                    &degrees);
+    code = ask_gpu(kQuestion, library_.temperature, device_, sensor, static_cast<int>(kTemperatureNow),
+                   &degrees);
     if (code == kSuccess) break;
   }
   if (code != kSuccess) return no_reading<int>(library_, kQuestion, code);
@@ -196,10 +196,10 @@ Reading<int> CardReader::temperature() {
   return static_cast<int>(degrees);
 }
 
-Reading<uint32_t> CardReader::clock(int kind) {
+Reading<uint32_t> GpuReader::clock(int kind) {
   constexpr const char* kQuestion = "amdsmi_get_clock_info";
   Buffer buffer = {};
-  const Code code = ask_card(kQuestion, library_.clock, device_, kind, &buffer);
+  const Code code = ask_gpu(kQuestion, library_.clock, device_, kind, &buffer);
   if (code != kSuccess) return no_reading<uint32_t>(library_, kQuestion, code);
   const auto megahertz = first_of<uint32_t>(buffer);
   if (!is_available(megahertz)) return Reading<uint32_t>::none(Outcome::not_supported);
@@ -207,7 +207,7 @@ Reading<uint32_t> CardReader::clock(int kind) {
   return megahertz;
 }
 
-Reading<Clocks> CardReader::clocks() {
+Reading<Clocks> GpuReader::clocks() {
   const Reading<uint32_t> graphics = clock(kClockGraphics);
   if (!graphics) return graphics.as<Clocks>();
   const Reading<uint32_t> memory = clock(kClockMemory);
@@ -216,12 +216,12 @@ Reading<Clocks> CardReader::clocks() {
 }
 
 template <class Entry>
-Reading<std::vector<Process>> CardReader::listed_processes() {
+Reading<std::vector<Process>> GpuReader::listed_processes() {
   constexpr const char* kQuestion = "amdsmi_get_gpu_process_list";
   std::vector<Entry> list;
   const Code code = fill(
       [&](uint32_t* count, Entry* entries) {
-        return ask_card(kQuestion, library_.process_list, device_, count, static_cast<void*>(entries));
+        return ask_gpu(kQuestion, library_.process_list, device_, count, static_cast<void*>(entries));
       },
       kOutOfResources, list);
   if (code != kSuccess) return no_reading<std::vector<Process>>(library_, kQuestion, code);
@@ -230,12 +230,12 @@ Reading<std::vector<Process>> CardReader::listed_processes() {
   return list_of(found);
 }
 
-Reading<std::vector<Process>> CardReader::numbered_processes() {
+Reading<std::vector<Process>> GpuReader::numbered_processes() {
   constexpr const char* kQuestion = "amdsmi_get_gpu_process_list";
   std::vector<uint32_t> list;
   const Code code = fill(
       [&](uint32_t* count, uint32_t* entries) {
-        return ask_card(kQuestion, library_.process_list, device_, count, static_cast<void*>(entries));
+        return ask_gpu(kQuestion, library_.process_list, device_, count, static_cast<void*>(entries));
       },
       kOutOfResources, list);
   if (code != kSuccess) return no_reading<std::vector<Process>>(library_, kQuestion, code);
@@ -249,7 +249,7 @@ Reading<std::vector<Process>> CardReader::numbered_processes() {
   return list_of(found);
 }
 
-Reading<std::vector<Process>> CardReader::processes() {
+Reading<std::vector<Process>> GpuReader::processes() {
   switch (library_.number.first) {
     case 23:
     case 24: return library_.process_info != nullptr ? numbered_processes() : listed_processes<Process23>();

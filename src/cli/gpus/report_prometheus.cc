@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "cli/cards/report.h"
+#include "cli/gpus/report.h"
 
 namespace innkeeper::cli {
 namespace {
@@ -58,28 +58,28 @@ void add_residents(const Survey& survey, Metrics& metrics) {
 
 std::string to_prometheus(const Survey& survey) {
   Metrics metrics;
-  using Value = std::function<std::optional<double>(const Place&, const telemetry::Card&)>;
+  using Value = std::function<std::optional<double>(const Place&, const telemetry::Gpu&)>;
   const auto each = [&](const char* name, const char* help, const Value& value) {
     metrics.begin(name, help);
     for (const Place& place : survey.places)
-      if (const auto now = value(place, survey.snapshot.cards[place.card]))
+      if (const auto now = value(place, survey.snapshot.gpus[place.gpu]))
         metrics.sample(fmt::format("gpu=\"{}\",uuid=\"{}\",name=\"{}\"", escaped(place.label),
                                    escaped(place.uuid), escaped(place.name)),
                        *now);
   };
   const auto memory = [](auto member) -> Value {
-    return [member](const Place& place, const telemetry::Card&) -> std::optional<double> {
+    return [member](const Place& place, const telemetry::Gpu&) -> std::optional<double> {
       return place.memory ? std::optional(number((*place.memory).*member)) : std::nullopt;
     };
   };
-  using telemetry::Card;
+  using telemetry::Gpu;
   using telemetry::Memory;
   each("innkeeper_gpu_memory_total_bytes", "Memory of the GPU.", memory(&Memory::total));
   each("innkeeper_gpu_memory_used_bytes", "Memory used by processes.", memory(&Memory::used));
   each("innkeeper_gpu_memory_free_bytes", "Memory that nobody uses.", memory(&Memory::free));
   const auto if_known = [&](double (*value)(const lease::Standing&)) -> Value {
-    return [&survey, value](const Place& place, const Card&) -> std::optional<double> {
-      return survey.folder.ok() ? std::optional(value(place.standing)) : std::nullopt;
+    return [&survey, value](const Place& place, const Gpu&) -> std::optional<double> {
+      return survey.directory.ok() ? std::optional(value(place.standing)) : std::nullopt;
     };
   };
   using lease::Standing;
@@ -93,21 +93,21 @@ std::string to_prometheus(const Survey& survey) {
   each("innkeeper_gpu_leases", "Leases on the GPU.",
        if_known([](const Standing& standing) { return static_cast<double>(standing.leases); }));
   each("innkeeper_gpu_utilization_ratio", "Part of the time in which a kernel ran.",
-       [](const Place& place, const Card& card) -> std::optional<double> {
-         if (!card.utilization || place.instance) return std::nullopt;
-         return card.utilization->compute_percent / 100.0;
+       [](const Place& place, const Gpu& gpu) -> std::optional<double> {
+         if (!gpu.utilization || place.instance) return std::nullopt;
+         return gpu.utilization->compute_percent / 100.0;
        });
-  each("innkeeper_gpu_power_watts", "Power drawn by the card.",
-       [](const Place&, const Card& card) -> std::optional<double> {
-         return card.power ? std::optional(card.power->watts) : std::nullopt;
+  each("innkeeper_gpu_power_watts", "Power drawn by the GPU.",
+       [](const Place&, const Gpu& gpu) -> std::optional<double> {
+         return gpu.power ? std::optional(gpu.power->watts) : std::nullopt;
        });
-  each("innkeeper_gpu_temperature_celsius", "Temperature of the card.",
-       [](const Place&, const Card& card) -> std::optional<double> {
-         return card.temperature_c ? std::optional<double>(*card.temperature_c) : std::nullopt;
+  each("innkeeper_gpu_temperature_celsius", "Temperature of the GPU.",
+       [](const Place&, const Gpu& gpu) -> std::optional<double> {
+         return gpu.temperature_c ? std::optional<double>(*gpu.temperature_c) : std::nullopt;
        });
   metrics.begin("innkeeper_driver_up", "1 if the driver works.");
   metrics.sample("", survey.snapshot.driver.ok() ? 1 : 0);
-  metrics.begin("innkeeper_gpus_lost", "Cards that are there and cannot be used.");
+  metrics.begin("innkeeper_gpus_lost", "GPUs that are there and cannot be used.");
   metrics.sample("", static_cast<double>(survey.snapshot.lost.size()));
   metrics.begin("innkeeper_leases", "Leases held on this machine.");
   metrics.sample("", static_cast<double>(survey.leases.size()));

@@ -1,5 +1,5 @@
-// Reads one AMD GPU by AMD SMI: the queries for each member of Card, and the checks that make their answers
-// safe to use. As in cards.h, no answer is trusted unchecked.
+// Reads one AMD GPU by AMD SMI: the queries for each member of Gpu, and the checks that make their answers
+// safe to use. As in gpus.h, no answer is trusted unchecked.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace innkeeper::telemetry::amdsmi {
 
-class CardReader {
+class GpuReader {
  public:
-  CardReader(const Library& library, Device device) : library_(library), device_(device) {}
+  GpuReader(const Library& library, Device device) : library_(library), device_(device) {}
 
   // Reads UUID, bus id, name and place in ROCR's order. Returns false if the GPU has no identity; why()
   // gives the reason.
-  bool read_identity(Card& card);
-  void read(Wanted wanted, Card& card);
+  bool read_identity(Gpu& gpu);
+  void read(Wanted wanted, Gpu& gpu);
 
   bool lost() const { return lost_; }
   bool forbidden() const { return forbidden_; }
@@ -29,7 +29,7 @@ class CardReader {
 
  private:
   template <class... Parameters, class... Arguments>
-  Code ask_card(const char* question, Code (*function)(Parameters...), Arguments... arguments) {
+  Code ask_gpu(const char* question, Code (*function)(Parameters...), Arguments... arguments) {
     const Code code = ask(function, arguments...);
     if (code == kNotInitialized) gone_ = true;
     if (code == kNotFound) lose(question, code);

@@ -13,9 +13,9 @@
 #include <csignal>
 #include <memory>
 
-#include "cli/cards/survey.h"
-#include "cli/cards/top_frame.h"
 #include "cli/command.h"
+#include "cli/gpus/survey.h"
+#include "cli/gpus/top_frame.h"
 #include "cli/screen.h"
 
 namespace innkeeper::cli {
