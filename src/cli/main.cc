@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <optional>
 #include <string>
@@ -69,12 +70,27 @@ std::optional<std::string> before_its_command(const CLI::App& command) {
   return std::nullopt;
 }
 
+struct FormerOption {
+  std::string_view command, former, present;
+};
+constexpr std::array<FormerOption, 1> kFormerOptions = {{{"replay", "--card", "--gpu"}}};
+
+// The line that refuses an option's former name; none for any other word.
+std::optional<std::string> renamed(const CLI::App& command, std::string_view word) {
+  const std::string_view name = word.substr(0, word.find('='));
+  for (const FormerOption& option : kFormerOptions)
+    if (command.get_name() == option.command && name == option.former)
+      return std::string(option.former) + " is called " + std::string(option.present) + " now";
+  return std::nullopt;
+}
+
 // Explains words that the command does not know, and names likely alternatives.
 std::string unexpected(const CLI::App& command, const std::string& otherwise) {
   const std::vector<std::string> words = command.remaining();
   if (words.empty()) return before_its_command(command).value_or(otherwise);
   const std::string& first = words.front();
   const std::string commands = below(command);
+  if (const std::optional<std::string> line = renamed(command, first)) return *line;
   if (first.size() > 1 && first.front() == '-') return "there is no option " + first;
   if (!commands.empty()) return "there is no command " + first + "; there are " + commands;
   if (command.get_option_no_throw("--wait") != nullptr) {

@@ -61,12 +61,17 @@ DROP INDEX jobs_ready_cards;
 CREATE INDEX jobs_ready_cards ON jobs(shape, priority DESC, id)
   WHERE state = 0 AND held = 0 AND unmet = 0 AND cards > 0;
 """
+FOURTH = """
+ALTER TABLE details ADD COLUMN grace_ms INTEGER NOT NULL DEFAULT 30000;
+ALTER TABLE details ADD COLUMN linger INTEGER NOT NULL DEFAULT 0;
+"""
 LIMITS = "ALTER TABLE environments ADD COLUMN limits BLOB NOT NULL DEFAULT x'';"
 TABLES = {
     "1": (1, FIRST),
     "2": (2, FIRST + SECOND),
     "3, at its beginning": (3, FIRST + SECOND + THIRD),
     "3, at its end": (3, FIRST + SECOND + THIRD + LIMITS),
+    "4": (4, FIRST + SECOND + THIRD + LIMITS + FOURTH),
 }
 ROWS = """
 INSERT INTO commands(id, hash, directory, words) VALUES

@@ -109,6 +109,8 @@ def test_says_what_people_do_today_would_take(machine: Machine, trace: Path):
     ("words", "says"),
     [
         (("nowhere",), "cannot read nowhere"),
+        (("{trace}", "--card", "H100"), "--card is called --gpu now"),
+        (("{trace}", "--card=H100"), "--card is called --gpu now"),
         (
             ("{trace}", "--gpu", "H9000"),
             '--gpu: "H9000" is no GPU that is known; the nearest are H200, H100, ',

@@ -175,7 +175,8 @@ class Lists {
 void check_each_fits(Runtime& runtime, const std::string& name, const std::vector<Element>& elements) {
   Engine& engine = runtime.engine();
   std::array<Bytes, kMaxNodes> rooms{};
-  for (size_t i = 0; i < engine.node_count(); ++i) rooms[i] = engine.unpinned_budget(NodeId{static_cast<uint8_t>(i)});
+  for (size_t i = 0; i < engine.node_count(); ++i)
+    rooms[i] = engine.unpinned_budget(NodeId{static_cast<uint8_t>(i)});
   for (size_t k = 0; k < elements.size(); ++k) {
     const Element& element = elements[k];
     const Bytes room = rooms[index_of(element.node)];

@@ -135,7 +135,8 @@ std::string check_invariants() { return KeptRuntime()->engine().check_invariants
 std::vector<std::string> where(const at::Tensor& x) {
   Engine& engine = runtime().engine();
   std::vector<std::string> names;
-  for (const NodeId node : engine.requests().where(block_for(x, "where"))) names.push_back(engine.device(node).name());
+  for (const NodeId node : engine.requests().where(block_for(x, "where")))
+    names.push_back(engine.device(node).name());
   return names;
 }
 
@@ -147,18 +148,23 @@ void pin(const at::Tensor& x, const std::optional<std::string>& node) {
 
 void unpin(const at::Tensor& x) { runtime().engine().requests().unpin(block_for(x, "unpin")); }
 
-bool is_user_pinned(const at::Tensor& x) { return runtime().engine().requests().is_pinned(block_for(x, "is_pinned")); }
+bool is_user_pinned(const at::Tensor& x) {
+  return runtime().engine().requests().is_pinned(block_for(x, "is_pinned"));
+}
 
 void prefetch(const at::Tensor& x, const std::string& node) {
-  throw_if_error(runtime().engine().requests().prefetch(block_for(x, "prefetch"), node_named(node, "prefetch")),
-                 "prefetch");
+  throw_if_error(
+      runtime().engine().requests().prefetch(block_for(x, "prefetch"), node_named(node, "prefetch")),
+      "prefetch");
 }
 
 void set_replicated(const at::Tensor& x, bool replicated) {
   block_for(x, "set_replicated").replicated.store(replicated, std::memory_order_relaxed);
 }
 
-void evict(const at::Tensor& x) { throw_if_error(runtime().engine().requests().evict(block_for(x, "evict")), "evict"); }
+void evict(const at::Tensor& x) {
+  throw_if_error(runtime().engine().requests().evict(block_for(x, "evict")), "evict");
+}
 
 Resident::Resident(const at::Tensor& managed, const std::optional<std::string>& node, bool write)
     : handle_((plain_block_for(managed, "resident"), managed.storage())), write_(write) {

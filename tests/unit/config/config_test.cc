@@ -308,6 +308,7 @@ TEST(SimOptions, SayInOneLineWhatIsWrong) {
       {"random:1,poison=on,late", "\"random:1\" and \"late\" stand together; leave one out"},
       {"gpu=A100,gpu=H100", "\"gpu=A100\" and \"gpu=H100\" stand together; leave one out"},
       {"data=off,poison=on", "poison=on has nothing to fill beside data=off; leave one of them out"},
+      {"card=H100", "\"card=H100\": card is called gpu now"},
       {"gpu=H900", "\"gpu=H900\" is no GPU that is known; the nearest are H200, H100, and B200"},
       {"link=PCIe 5",
        "\"link=PCIe 5\" is no link that is known; the nearest are PCIe 5 x8, PCIe 5 x16, and PCIe 4 x8"},

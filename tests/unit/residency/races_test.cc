@@ -142,7 +142,8 @@ TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
   ASSERT_TRUE(machine->set_budget(machine.sim(0), Bytes(kSize)).ok());
   faults.set_watcher(nullptr);
   ASSERT_EQ(theirs.size(), 4u);
-  for (Block* block : theirs) EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.sim(1)});
+  for (Block* block : theirs)
+    EXPECT_EQ(machine->requests().where(*block), std::vector<NodeId>{machine.sim(1)});
   EXPECT_EQ(machine->requests().where(*ours[0]), std::vector<NodeId>{machine.host()});
   EXPECT_EQ(machine->stats().bytes_between, 0);
   EXPECT_EQ(machine->check_invariants(), "");
