@@ -15,8 +15,8 @@ constexpr Bytes kWatched = KiB(16);
 TEST(CopyWatch, SeesEachCopyWithItsEndsAndItsBytes) {
   Machine machine({.accelerators = 1, .budget = KiB(64), .host_budget = KiB(96), .disk_budget = MiB(1)});
   std::map<std::string, int64_t> bytes;
-  machine->set_observers({.copies = 
-      [&](const Device& from, const Device& to, Bytes size, const std::function<void()>& copy) {
+  machine->set_observers(
+      {.copies = [&](const Device& from, const Device& to, Bytes size, const std::function<void()>& copy) {
         (void)machine->stats();  // The engine's lock is free.
         bytes[from.name() + ">" + to.name()] += size.count();
         copy();
