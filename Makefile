@@ -8,16 +8,17 @@
 #   make bench   benchmarks                                         make gpu     the tests that need one
 #   make table   training under one cap of GPU memory, beside what others use (ALL=1: every cell; tools/table.sh --help)
 #   make format  clang-format and ruff, in place                    make lint    style, layers, sizes, clang-tidy
+#   make docs    the documents and the reference of Python and C++ as a site, without a warning
 #   make clean   remove build/ (not .venv)
 #   make cuda    the CUDA part without a GPU: PyTorch's CUDA build on a runtime of our own (fetches it once)
 #   make asan    the torch layer's C++ tests under AddressSanitizer
 #   make compat  models and scripts of libraries against the CPU, and docs/compatibility.md of it (by hand)
 #   make check-torch  compile the torch layer against every PyTorch that is supported, CUDA's part included
 #   make fresh RUN="make lint"  a command, or make test, in a clone on an empty Debian (USER_MODE=1: in a home of its own)
-#   QUICK=1      behind demo, bench, lint, asan, compat or check-torch: the shortest form, to see that it works
+#   QUICK=1      behind demo, bench, lint, docs, asan, compat or check-torch: the shortest form, to see that it works
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test verify nightly bench gpu table cuda lint format clean check-torch asan compat fresh
+.PHONY: help setup demo check test verify nightly bench gpu table cuda lint format docs clean check-torch asan compat fresh
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -82,6 +83,10 @@ lint:
 format:
 	@tools/setup.sh check
 	@tools/lint.sh fix
+
+docs:
+	@tools/setup.sh docs
+	@tools/docs.sh
 
 fresh:
 	@tools/fresh.sh $(RUN)

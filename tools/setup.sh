@@ -2,6 +2,7 @@
 # Makes a checkout ready: system packages, a virtual environment with PyTorch, and the package built into it.
 #   setup.sh          what the package and the demo need
 #   setup.sh TIER     also what `make TIER` needs: check, test, verify (each with those before it), bench
+#   setup.sh docs     what `make docs` needs, and neither PyTorch nor the package
 # Does nothing, fast, where nothing has changed. Never touches an environment outside $VENV. Core is compiled while
 # PyTorch is fetched.
 source "$(dirname "$0")/common.sh"
@@ -11,7 +12,8 @@ case ${1:-package} in
   check | bench) tiers="package check $1" ;;
   test) tiers="package check test" ;;
   verify) tiers="package check test bench verify" ;;
-  *) die "setup.sh [check|test|verify|bench]: not $1" ;;
+  docs) tiers=docs ;;
+  *) die "setup.sh [check|test|verify|bench|docs]: not $1" ;;
 esac
 
 # needs TIER: whether what is asked for contains that tier.
@@ -22,25 +24,12 @@ header_exists() { [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]; }
 # Debian package <- how to see that it is there.
 missing_packages() {
   local tool
-  command -v g++ >/dev/null || echo g++
-  command -v cmake >/dev/null || echo cmake
-  command -v ninja >/dev/null || echo ninja-build
-  header_exists sqlite3.h || echo libsqlite3-dev
-  header_exists CLI/CLI.hpp || echo libcli11-dev
-  header_exists fmt/format.h || echo libfmt-dev
-  header_exists nlohmann/json.hpp || echo nlohmann-json3-dev
   if ! command -v "$PYTHON" >/dev/null; then
-    echo python3 python3-venv python3-dev
+    echo python3 python3-venv
   elif ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
     echo python3-venv
   fi
-  if command -v "$PYTHON" >/dev/null && ! "$PYTHON" - <<'PY'
-import pathlib, sys, sysconfig
-sys.exit(not (pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h").exists())
-PY
-  then
-    echo python3-dev
-  fi
+  ! needs package || packages_to_build
   if needs check; then
     command -v ccache >/dev/null || echo ccache
     [ -n "$(find_tool clang-format)" ] || echo clang-format
@@ -54,6 +43,26 @@ PY
   fi
   if needs bench; then
     header_exists benchmark/benchmark.h || echo libbenchmark-dev
+  fi
+  if needs docs; then
+    command -v doxygen >/dev/null || echo doxygen
+  fi
+}
+
+packages_to_build() {
+  command -v g++ >/dev/null || echo g++
+  command -v cmake >/dev/null || echo cmake
+  command -v ninja >/dev/null || echo ninja-build
+  header_exists sqlite3.h || echo libsqlite3-dev
+  header_exists CLI/CLI.hpp || echo libcli11-dev
+  header_exists fmt/format.h || echo libfmt-dev
+  header_exists nlohmann/json.hpp || echo nlohmann-json3-dev
+  if ! command -v "$PYTHON" >/dev/null || ! "$PYTHON" - <<'PY'
+import pathlib, sys, sysconfig
+sys.exit(not (pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h").exists())
+PY
+  then
+    echo python3-dev
   fi
 }
 
@@ -112,12 +121,13 @@ virtual_environment() {
     "$VENV_PYTHON" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m venv "$VENV"
 }
 
-# python_packages GROUP...: installs what pyproject.toml lists, and PyTorch unless a usable one is there.
+# python_packages GROUP...: installs what pyproject.toml lists, and PyTorch unless a usable one is there or the package
+# is not asked for.
 python_packages() {
   local stamp=$VENV/.innkeeper-needs-$1 wanted began=$SECONDS
   wanted=$({ "$VENV_PYTHON" tools/needs.py "$@"; cat tools/needs.py; } | sha256sum)
   [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
-  if ! "$VENV_PYTHON" tools/needs.py --torch-usable; then
+  if needs package && ! "$VENV_PYTHON" tools/needs.py --torch-usable; then
     echo "Installing PyTorch"
     "$VENV_PYTHON" -m pip install -qq --disable-pip-version-check "torch==2.13.0"
   fi
@@ -171,6 +181,8 @@ flock -n 9 || { echo "Waiting for another set-up of this checkout"; flock 9; }
 system_packages
 optional_packages
 virtual_environment
+! needs docs || python_packages docs
+needs package || exit 0
 if up_to_date; then
   python_packages build demo
 else

@@ -91,4 +91,4 @@ if launch.is_preloaded():  # a script that python -m innkeeper runs
     from torch import nn as _nn
 
     cuda_compat.install()
-    DataParallel = _nn.DataParallel  # type: ignore[assignment,misc]
+    globals().update(DataParallel=_nn.DataParallel)

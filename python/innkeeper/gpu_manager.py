@@ -23,13 +23,15 @@ class GPUManager:
         with gm.auto_choice():  # or mode=1, mode=2, mode="utilization"
             ...
 
-    | mode | sorts by |
-    |---|---|
-    | 0, ``"free"`` | largest free memory |
-    | 1, ``"ratio"`` | highest free part of the memory |
-    | 2, ``"power"`` | least power, of its limit |
-    | 3, ``"utilization"`` | least utilization |
-    | a name ``"XXX"`` | the method ``_sort_by_XXX(self, gpus)`` of a subclass: rows, best first |
+    ====================  =====================================================================
+    mode                  sorts by
+    ====================  =====================================================================
+    0, ``"free"``         largest free memory
+    1, ``"ratio"``        highest free part of the memory
+    2, ``"power"``        least power, of its limit
+    3, ``"utilization"``  least utilization
+    a name ``"XXX"``      the method ``_sort_by_XXX(self, gpus)`` of a subclass: rows, best first
+    ====================  =====================================================================
 
     A GPU that such a method leaves out is never chosen. The method may use ``_sort_by_memory``,
     ``_sort_by_power`` and ``_sort_by_custom``.

@@ -85,6 +85,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "make lint": Short("make lint QUICK=1", "== tidy =="),
     "make format": Elsewhere("tests/python/docs/test_commands.py::test_make_format_formats"),
     "make clean": Elsewhere("tests/python/docs/test_commands.py::test_make_clean_removes_what_was_built"),
+    "make docs": Short("make docs QUICK=1", "Pages and Python: Sphinx"),
     "make asan": Short("make asan QUICK=1"),
     "make compat": Short("make compat QUICK=1", "transformers: 3 same"),
     "make check-torch": Short("make check-torch QUICK=1", "PyTorch ours: 1 files"),

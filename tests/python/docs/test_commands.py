@@ -149,7 +149,7 @@ for name, how in TRIED.items():
         RUN[how.command or name] = how.says or RUN.get(how.command or name, "")
 
 
-FETCHES = re.compile(r"make setup|make check-torch|pip install|--install")
+FETCHES = re.compile(r"make setup|make docs|make check-torch|pip install|--install")
 
 
 @pytest.mark.verify

@@ -35,7 +35,7 @@ def test_a_workflow_runs_one_target_of_the_makefile(path: Path) -> None:
 
 
 def test_each_tier_has_a_workflow() -> None:
-    assert {path.stem for path in WORKFLOWS} == {"lint", "nightly", "test", "verify"}
+    assert {path.stem for path in WORKFLOWS} == {"docs", "lint", "nightly", "test", "verify"}
 
 
 @pytest.mark.parametrize(
