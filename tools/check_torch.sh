@@ -64,7 +64,7 @@ print(pathlib.Path(importlib.util.find_spec("torch").origin).parent / "include")
 # check VERSION INCLUDE: every source against these headers.
 check() {
   local version=$1 include=$2 stamp=$CACHE/passed-$1 wanted
-  # shellcheck disable=SC2086
+  # shellcheck disable=SC2206 # FILES is a list of words
   local sources=(${FILES:-$(find src/torch src/bindings -name '*.cc' | sort)})
   wanted=$({ "$CXX" --version; cat tools/check_torch.sh; find src include -name '*.h' -print0 | sort -z | xargs -0 cat
              cat "${sources[@]}"; cat "$include/torch/headeronly/version.h"; } | sha256sum)

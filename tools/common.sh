@@ -1,5 +1,6 @@
 # Sourced by the scripts of this directory: where things are, how to print what runs, and --help: the words at a
 # script's head.
+# shellcheck disable=SC2034 # the scripts use its variables
 set -euo pipefail
 case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

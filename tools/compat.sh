@@ -41,7 +41,7 @@ part() {
     timm | diffusers) packages=models ;;
     scripts) packages=scripts script=scripts words=() ;;
     adapters) packages=oldest script=adapters words=() ;;
-    other_devices) packages= script=other_devices words=() ;;
+    other_devices) packages="" script=other_devices words=() ;;
     *) die "$1 is no part; they are transformers, timm, diffusers, scripts, adapters and other_devices" ;;
   esac
   header "$1"

@@ -5,6 +5,7 @@
 source "$(dirname "$0")/common.sh"
 tier=$1 python=$2
 failed=0
+declare -a arguments
 eval "arguments=(${PYTEST_ARGS:-})"
 
 # suite NAME PYTEST-ARGUMENTS...

@@ -15,6 +15,7 @@ git rev-parse --git-dir >/dev/null 2>&1 || die "there is nothing to clone: this 
 [ "$(id -u)" = 0 ] || USER_MODE=1
 
 place=$(mktemp -d "${TMPDIR:-/var/tmp}/innkeeper-fresh.XXXXXX")
+# shellcheck disable=SC2329 # the trap calls it
 clean_up() {
   if [ -n "${KEEP:-}" ]; then echo "left behind: $place"; else rm -rf --one-file-system "$place"; fi
 }
@@ -87,6 +88,7 @@ in_an_empty_debian() {
   clone "$root/root/innkeeper"
   readarray -d '' -t given < <(variables)
   readarray -t named < <(named_places)
+  # shellcheck disable=SC2016 # the inner shell expands its variables
   unshare --mount --pid --fork --kill-child -- bash -c '
     set -euo pipefail
     root=$1 count=$2 named=("${@:3:$2}")

@@ -19,6 +19,7 @@ build_site
 header "tests"
 rm -f "${OUT:-build/gpu}/results-cuda.json"
 failed=0
+declare -a arguments
 eval "arguments=(${PYTEST_ARGS:-})"
 with_site "$PYTHON" -m pytest tests/gpu "${arguments[@]}" || failed=$?
 header "figures, as rows for docs/gpu-results.md"
