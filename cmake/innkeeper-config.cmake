@@ -12,12 +12,16 @@ endif()
 
 if(NOT TARGET innkeeper::innkeeper)
   add_library(innkeeper::innkeeper SHARED IMPORTED)
-  set_target_properties(innkeeper::innkeeper PROPERTIES
-    IMPORTED_LOCATION "${_innkeeper_package}/libinnkeeper_torch.so"
-    INTERFACE_COMPILE_FEATURES cxx_std_20)
+  set_target_properties(
+    innkeeper::innkeeper
+    PROPERTIES IMPORTED_LOCATION "${_innkeeper_package}/libinnkeeper_torch.so" INTERFACE_COMPILE_FEATURES cxx_std_20
+  )
   target_include_directories(innkeeper::innkeeper INTERFACE "${_innkeeper_package}/include")
-  target_include_directories(innkeeper::innkeeper SYSTEM INTERFACE
-    "${INNKEEPER_TORCH_DIR}/include" "${INNKEEPER_TORCH_DIR}/include/torch/csrc/api/include")
+  target_include_directories(
+    innkeeper::innkeeper
+    SYSTEM
+    INTERFACE "${INNKEEPER_TORCH_DIR}/include" "${INNKEEPER_TORCH_DIR}/include/torch/csrc/api/include"
+  )
   # The device registers itself when its library is loaded, whether or not the program names a symbol of it.
   target_link_options(innkeeper::innkeeper INTERFACE -Wl,--no-as-needed -Wl,--allow-shlib-undefined)
   foreach(_innkeeper_library IN ITEMS torch torch_cpu c10)

@@ -7,17 +7,36 @@
 # Where none is, the configuration stops with the packages to install. INNKEEPER_CLI=OFF does without the program.
 include(FetchContent)
 set(INNKEEPER_ARCHIVES "" CACHE PATH "A directory that has these archives, in place of the network")
-set(INNKEEPER_CLI11_SHA256 aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22
-    CACHE STRING "The checksum of CLI11's archive")
-set(INNKEEPER_JSON_SHA256 a22461d13119ac5c78f205d3df1db13403e58ce1bb1794edc9313677313f4a9d
-    CACHE STRING "The checksum of nlohmann-json's archive")
-set(INNKEEPER_SQLITE_SHA256 77823cb110929c2bcb0f5d48e4833b5c59a8a6e40cdea3936b99e199dbbe5784
-    CACHE STRING "The checksum of SQLite's archive")
+set(
+  INNKEEPER_CLI11_SHA256
+  aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22
+  CACHE STRING
+  "The checksum of CLI11's archive"
+)
+set(
+  INNKEEPER_JSON_SHA256
+  a22461d13119ac5c78f205d3df1db13403e58ce1bb1794edc9313677313f4a9d
+  CACHE STRING
+  "The checksum of nlohmann-json's archive"
+)
+set(
+  INNKEEPER_SQLITE_SHA256
+  77823cb110929c2bcb0f5d48e4833b5c59a8a6e40cdea3936b99e199dbbe5784
+  CACHE STRING
+  "The checksum of SQLite's archive"
+)
 mark_as_advanced(INNKEEPER_CLI11_SHA256 INNKEEPER_JSON_SHA256 INNKEEPER_SQLITE_SHA256)
 
 # innkeeper_lacks(LIBRARY WHY DEBIAN FEDORA CONDA): remembers what to install; innkeeper_check_libraries() says it.
 set(lacking "")
-function(innkeeper_lacks library why debian fedora conda)
+function(
+  innkeeper_lacks
+  library
+  why
+  debian
+  fedora
+  conda
+)
   set(lacking ${lacking} "${library}: ${why}" PARENT_SCOPE)
   set(lacking_debian ${lacking_debian} ${debian} PARENT_SCOPE)
   set(lacking_fedora ${lacking_fedora} ${fedora} PARENT_SCOPE)
@@ -32,15 +51,25 @@ function(innkeeper_check_libraries)
   list(JOIN lacking_debian " " debian)
   list(JOIN lacking_fedora " " fedora)
   list(JOIN lacking_conda " " conda)
-  message(FATAL_ERROR "Libraries of the program innkeeper and its queue are not here:\n  ${lines}\n"
-          "Install them:\n  Debian, Ubuntu: apt install ${debian}\n  Fedora: dnf install ${fedora}\n"
-          "  conda: conda install -c conda-forge ${conda}\n"
-          "Or build the device alone, with INNKEEPER_CLI=OFF:\n"
-          "  pip install . --config-settings=cmake.define.INNKEEPER_CLI=OFF")
+  message(
+    FATAL_ERROR
+    "Libraries of the program innkeeper and its queue are not here:\n  ${lines}\n"
+    "Install them:\n  Debian, Ubuntu: apt install ${debian}\n  Fedora: dnf install ${fedora}\n"
+    "  conda: conda install -c conda-forge ${conda}\n"
+    "Or build the device alone, with INNKEEPER_CLI=OFF:\n"
+    "  pip install . --config-settings=cmake.define.INNKEEPER_CLI=OFF"
+  )
 endfunction()
 
 # innkeeper_archive(DIRECTORY WHY FILE URL SHA256): DIRECTORY is where the archive was unpacked, or empty; WHY says why.
-function(innkeeper_archive directory why file url sha256)
+function(
+  innkeeper_archive
+  directory
+  why
+  file
+  url
+  sha256
+)
   set(${directory} "" PARENT_SCOPE)
   if(INNKEEPER_ARCHIVES)
     set(archive "${INNKEEPER_ARCHIVES}/${file}")
@@ -69,8 +98,13 @@ function(innkeeper_archive directory why file url sha256)
   endif()
   string(MAKE_C_IDENTIFIER "innkeeper_${file}" name)
   # No such directory, so that the archive's own build is not run: headers are all that is wanted.
-  FetchContent_Declare(${name} URL "${archive}" URL_HASH SHA256=${sha256} DOWNLOAD_EXTRACT_TIMESTAMP ON
-                       SOURCE_SUBDIR none)
+  FetchContent_Declare(
+    ${name}
+    URL "${archive}"
+    URL_HASH SHA256=${sha256}
+    DOWNLOAD_EXTRACT_TIMESTAMP ON
+    SOURCE_SUBDIR none
+  )
   FetchContent_MakeAvailable(${name})
   FetchContent_GetProperties(${name} SOURCE_DIR unpacked)
   set(${directory} "${unpacked}" PARENT_SCOPE)
@@ -93,8 +127,13 @@ if(INNKEEPER_SQLITE_INCLUDE AND INNKEEPER_SQLITE_LIBRARY)
   target_include_directories(innkeeper_sqlite SYSTEM INTERFACE "${INNKEEPER_SQLITE_INCLUDE}")
   target_link_libraries(innkeeper_sqlite INTERFACE "${INNKEEPER_SQLITE_LIBRARY}" ${CMAKE_DL_LIBS} m)
 elseif(INNKEEPER_CLI OR INNKEEPER_TESTS OR INNKEEPER_BENCH)
-  innkeeper_archive(directory why sqlite-amalgamation-3460100.zip
-                    https://www.sqlite.org/2024/sqlite-amalgamation-3460100.zip ${INNKEEPER_SQLITE_SHA256})
+  innkeeper_archive(
+    directory
+    why
+    sqlite-amalgamation-3460100.zip
+    https://www.sqlite.org/2024/sqlite-amalgamation-3460100.zip
+    ${INNKEEPER_SQLITE_SHA256}
+  )
   if(directory)
     enable_language(C)
     add_library(innkeeper_sqlite STATIC "${directory}/sqlite3.c")
@@ -113,8 +152,13 @@ endif()
 
 find_package(CLI11 QUIET)
 if(NOT CLI11_FOUND)
-  innkeeper_archive(directory why CLI11-2.3.2.tar.gz https://github.com/CLIUtils/CLI11/archive/v2.3.2.tar.gz
-                    ${INNKEEPER_CLI11_SHA256})
+  innkeeper_archive(
+    directory
+    why
+    CLI11-2.3.2.tar.gz
+    https://github.com/CLIUtils/CLI11/archive/v2.3.2.tar.gz
+    ${INNKEEPER_CLI11_SHA256}
+  )
   if(directory)
     innkeeper_headers(CLI11 "${directory}/include")
   else()
@@ -139,11 +183,19 @@ if(NOT nlohmann_json_FOUND)
   if(Python3_EXECUTABLE)
     execute_process(
       COMMAND "${Python3_EXECUTABLE}" -c "import os, nlohmann_json; print(os.path.dirname(nlohmann_json.__file__))"
-      OUTPUT_VARIABLE directory ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+      OUTPUT_VARIABLE directory
+      ERROR_QUIET
+      OUTPUT_STRIP_TRAILING_WHITESPACE
+    )
   endif()
   if(NOT directory)
-    innkeeper_archive(directory why json-3.11.3.zip https://github.com/nlohmann/json/releases/download/v3.11.3/include.zip
-                      ${INNKEEPER_JSON_SHA256})
+    innkeeper_archive(
+      directory
+      why
+      json-3.11.3.zip
+      https://github.com/nlohmann/json/releases/download/v3.11.3/include.zip
+      ${INNKEEPER_JSON_SHA256}
+    )
   endif()
   if(EXISTS "${directory}/include/nlohmann/json.hpp")
     innkeeper_headers(nlohmann_json "${directory}/include")

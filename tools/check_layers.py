@@ -34,8 +34,8 @@ INNER_ROWS = {
 }  # fmt: skip
 # Directories whose files form no circle: a header and its .cc count as one.
 WITHOUT_CIRCLES = ("plan", "policy", "trace", "replay", "residency")
-PROGRAM_ROW = re.compile(r"set\(CLI_DEPS ([\w\s]+)\)")
-LAYER = re.compile(r"innkeeper_layer\((\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
+PROGRAM_ROW = re.compile(r"set\(\s*CLI_DEPS\s+([\w\s]+)\)")
+LAYER = re.compile(r"innkeeper_layer\(\s*(\w+)(?:\s+DEPS\s+([\w\s]+))?\)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 FOREIGN = {
     "PyTorch": (re.compile(r"(torch|ATen|c10|caffe2)/"), {"torch", "bindings", PUBLIC_TORCH_LAYER}),
