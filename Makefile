@@ -7,7 +7,7 @@
 #   make nightly what takes an hour a job (JOB=soak), and docs/nightly.md of it
 #   make bench   benchmarks                                         make gpu     the tests that need one
 #   make table   training under one cap of GPU memory, beside what others use (ALL=1: every cell; tools/table.sh --help)
-#   make format  clang-format and ruff, in place                    make lint    style, layers, sizes, clang-tidy
+#   make format  clang-format, ruff and gersemi, in place           make lint    style, layers, sizes, spelling, clang-tidy
 #   make docs    the documents and the reference of Python and C++ as a site, without a warning
 #   make clean   remove build/ (not .venv)
 #   make cuda    the CUDA part without a GPU: PyTorch's CUDA build on a runtime of our own (fetches it once)

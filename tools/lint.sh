@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Style and structure. lint.sh all | format | structure | python | tidy | fix
+# Style and structure. lint.sh all | format | structure | python | spelling | shell | cmake | tidy | fix
 # QUICK=1: looks at one file of C++ and one of Python only, to see that it works.
 source "$(dirname "$0")/common.sh"
 set -- "${1:-all}"
@@ -40,6 +40,30 @@ python() {
   "$VENV_PYTHON" -m mypy ${QUICK:+tools/loc.py}
 }
 
+# venv_tool NAME [WORD...]: runs a program of the virtual environment.
+venv_tool() {
+  [ -x "$VENV/bin/$1" ] || die "$1 is not installed; run: tools/setup.sh check"
+  "$VENV/bin/$1" "${@:2}"
+}
+
+# Words are excused in .codespellrc.
+spelling() { venv_tool codespell ${QUICK:+tools/loc.py} || die "codespell found the words above"; }
+
+# Settings are in .shellcheckrc.
+shell() { venv_tool shellcheck tools/*.sh tools/mutate .ci/run; }
+
+cmake_files() {
+  find . \( -path ./build -o -path './.?*' \) -prune -o \( -name CMakeLists.txt -o -name '*.cmake' \) -print
+}
+
+# Settings are in .gersemirc.
+cmake_format() {
+  local wrong
+  wrong=$(cmake_files | xargs "$VENV/bin/gersemi" --check 2>&1) && return 0
+  die "gersemi would format CMake's files; run: make format
+$wrong"
+}
+
 # Core alone: the torch layer's headers would take minutes.
 tidy() {
   local tool clang
@@ -56,7 +80,7 @@ tidy() {
 case "$1" in
   all)  # each part, whatever the others find
     failed=()
-    for part in structure format python tidy; do
+    for part in structure format python spelling shell cmake tidy; do
       header "$part"
       tools/lint.sh "$part" || failed+=("$part")
     done
@@ -66,7 +90,9 @@ case "$1" in
     cxx_files | xargs -r "$(find_tool clang-format)" -i
     "$VENV_PYTHON" -m ruff format .
     "$VENV_PYTHON" -m ruff check --fix .
+    cmake_files | xargs -r "$VENV/bin/gersemi" --in-place --quiet
     ;;
-  format | structure | python | tidy) "$1" ;;
-  *) die "usage: tools/lint.sh all|format|structure|python|tidy|fix" ;;
+  cmake) cmake_format ;;
+  format | structure | python | spelling | shell | tidy) "$1" ;;
+  *) die "usage: tools/lint.sh all|format|structure|python|spelling|shell|cmake|tidy|fix" ;;
 esac

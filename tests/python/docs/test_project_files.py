@@ -47,6 +47,15 @@ def test_a_form_asks_for_something(path: Path) -> None:
     assert any(field.get("validations", {}).get("required") for field in form["body"])
 
 
+def test_each_quick_part_of_lint_is_a_hook() -> None:
+    (repository,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert repository["repo"] == "local", "no hook is fetched"
+    entries = {hook["entry"] for hook in repository["hooks"]}
+    parts = re.search(r"^  *for part in (.*); do$", (ROOT / "tools" / "lint.sh").read_text(), re.MULTILINE)
+    assert parts is not None
+    assert entries == {f"tools/lint.sh {part}" for part in parts[1].split() if part != "tidy"}
+
+
 def test_one_version() -> None:
     project = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert project is not None and project[1] == innkeeper.__version__
