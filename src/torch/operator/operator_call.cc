@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "residency/block/sources.h" #include "torch/accelerator/c10_device.h"
+#include "residency/block/sources.h"
+#include "torch/accelerator/c10_device.h"
 #include "torch/errors.h"
 #include "torch/memory/composed.h"
 #include "torch/memory/device_index.h"
