@@ -8,7 +8,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "support/queue_directory.h"
+#include "support/temporary_queue_directory.h"
 
 namespace innkeeper::queue {
 namespace {

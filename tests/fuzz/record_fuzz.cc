@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "fuzz/input.h"
 #include "lease/process.h"
-#include "support/lease_directory.h"
+#include "support/temporary_lease_directory.h"
 
 namespace {
 
@@ -125,8 +125,8 @@ class Scene {
       if (entry.path().filename() != kLockName) std::filesystem::remove_all(entry.path());
   }
 
-  static const test::LeaseDirectory& directory() {
-    static const test::LeaseDirectory directory;
+  static const test::TemporaryLeaseDirectory& directory() {
+    static const test::TemporaryLeaseDirectory directory;
     return directory;
   }
 

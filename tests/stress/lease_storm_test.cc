@@ -30,7 +30,7 @@
 #include "lease/kill_point.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_directory.h"
+#include "support/temporary_lease_directory.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::lease {
@@ -39,7 +39,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::from_environment;
 using test::idle_machine;
-using test::LeaseDirectory;
+using test::TemporaryLeaseDirectory;
 
 constexpr int kWorkers = 32;
 constexpr int kGpus = 4;
@@ -186,7 +186,7 @@ class Worker {
 
 class Storm {
  public:
-  Storm(const LeaseDirectory& directory, uint64_t seed) : directory_(directory), random_(seed) {
+  Storm(const TemporaryLeaseDirectory& directory, uint64_t seed) : directory_(directory), random_(seed) {
     void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared = new (memory) Shared{};
   }
@@ -283,7 +283,7 @@ class Storm {
     start(worker);
   }
 
-  const LeaseDirectory& directory_;
+  const TemporaryLeaseDirectory& directory_;
   std::mt19937_64 random_;
   std::map<pid_t, int> workers_;
   uint64_t killed_ = 0;
@@ -296,7 +296,7 @@ TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
   const uint64_t kills = from_environment("INNKEEPER_STORM_KILLS", 60);
   const uint64_t seed = from_environment("INNKEEPER_SEED", 1);
   const test::Watchdog watchdog(580s);
-  const LeaseDirectory directory;
+  const TemporaryLeaseDirectory directory;
   Storm storm(directory, seed);
   const auto begin = std::chrono::steady_clock::now();
   storm.run(grants, kills, 500s);

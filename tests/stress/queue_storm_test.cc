@@ -14,15 +14,15 @@
 #include <random>
 
 #include "support/environment.h"
-#include "support/queue_directory.h"
+#include "support/temporary_queue_directory.h"
 
 namespace innkeeper::queue {
 namespace {
 
 using namespace std::chrono_literals;
 using test::from_environment;
-using test::QueueDirectory;
 using test::soon;
+using test::TemporaryQueueDirectory;
 
 constexpr auto kStormLimit = 500'000ms;
 constexpr auto kJobLimit = 60'000ms;
@@ -48,7 +48,7 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
   SCOPED_TRACE("INNKEEPER_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
 
-  const QueueDirectory directory;
+  const TemporaryQueueDirectory directory;
   test::Environment clock;
   Queue queue = directory.queue();
   ASSERT_TRUE(queue.set_cpu_slots(4).ok());
@@ -101,7 +101,8 @@ TEST(QueueStorm, RunnerKilledAtRandom) {
 // While this object lives, the first process of a queue that reaches the step kills itself there.
 class DeadlyStep {
  public:
-  DeadlyStep(const QueueDirectory& directory, const char* step) : reached_(directory.outer() / "killed") {
+  DeadlyStep(const TemporaryQueueDirectory& directory, const char* step)
+      : reached_(directory.outer() / "killed") {
     environment_.set("INNKEEPER_KILL_STEP", step);
     environment_.set("INNKEEPER_KILL_FILE", reached_.string());
   }
@@ -119,7 +120,7 @@ class DeadlyStep {
 class RunnerStep : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RunnerStep, RunsOnce) {
-  const QueueDirectory directory;
+  const TemporaryQueueDirectory directory;
   const DeadlyStep step(directory, GetParam());
   const std::string ran = (directory.outer() / "ran").string();
   Queue queue = directory.queue();
@@ -134,7 +135,7 @@ TEST_P(RunnerStep, RunsOnce) {
 
 // A killed runner had begun to prune; the next one completes the pruning.
 TEST(QueueStorm, KilledWhilePruning) {
-  const QueueDirectory directory;
+  const TemporaryQueueDirectory directory;
   const std::string ran = (directory.outer() / "ran").string();
   Queue queue = directory.queue();
   ASSERT_TRUE(queue.set_keep({.age = std::nullopt, .jobs = 1}).ok());
@@ -166,7 +167,7 @@ struct SupervisorCase {
 class SupervisorStep : public ::testing::TestWithParam<SupervisorCase> {};
 
 TEST_P(SupervisorStep, IsNeverRunTwice) {
-  const QueueDirectory directory;
+  const TemporaryQueueDirectory directory;
   const DeadlyStep step(directory, GetParam().step);
   const std::string ran = (directory.outer() / "ran").string();
   Queue queue = directory.queue();
@@ -191,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, SupervisorStep,
 
 // A job whose supervisor is killed goes on, counts as running until its end, and is not run a second time.
 TEST(QueueStorm, JobOutlivesItsSupervisor) {
-  const QueueDirectory directory;
+  const TemporaryQueueDirectory directory;
   const std::string ran = (directory.outer() / "ran").string();
   Queue queue = directory.queue();
   const std::string go = (directory.outer() / "go").string();
@@ -213,7 +214,7 @@ TEST(QueueStorm, JobOutlivesItsSupervisor) {
 
 // A job that ignores SIGTERM is killed, and so are its children.
 TEST(QueueStorm, KilledAfterTheGrace) {
-  const QueueDirectory directory;
+  const TemporaryQueueDirectory directory;
   Queue queue = directory.queue();
   JobSpec spec = test::shell("trap '' TERM; sleep 100 & while :; do wait; done");
   spec.time_limit = 100ms;
@@ -226,7 +227,7 @@ TEST(QueueStorm, KilledAfterTheGrace) {
 
 // --retry permits another run, even if the end of the first is unknown.
 TEST(QueueStorm, RetriesWhatWasInterrupted) {
-  const QueueDirectory directory;
+  const TemporaryQueueDirectory directory;
   const DeadlyStep step(directory, "job ended");
   const std::string ran = (directory.outer() / "ran").string();
   Queue queue = directory.queue();

@@ -10,8 +10,8 @@
 
 #include "lease/arbiter.h"
 #include "support/child.h"
-#include "support/lease_directory.h"
 #include "support/soon.h"
+#include "support/temporary_lease_directory.h"
 #include "support/watchdog.h"
 
 // Skips the test unless its process may become other users. For the beginning of a test's body.
@@ -23,9 +23,9 @@ namespace innkeeper::lease {
 using test::gpu_name;
 using test::idle_machine;
 using test::in_child;
-using test::LeaseDirectory;
 using test::share;
 using test::soon;
+using test::TemporaryLeaseDirectory;
 using test::wait_for;
 using test::whole;
 
@@ -45,7 +45,7 @@ class LeaseFixture : public testing::Test {
   std::string path(const std::string& name) const { return directory_.path() + "/" + name; }
 
   test::Watchdog watchdog_{std::chrono::seconds(60)};
-  LeaseDirectory directory_;
+  TemporaryLeaseDirectory directory_;
   Arbiter arbiter_ = directory_.arbiter();
   Machine machine_;
 };

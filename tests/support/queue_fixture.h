@@ -11,19 +11,19 @@
 #include "queue/life.h"
 #include "queue/queue.h"
 #include "queue/store.h"
-#include "support/queue_directory.h"
 #include "support/soon.h"
+#include "support/temporary_queue_directory.h"
 
 namespace innkeeper::queue {
 
 using test::content;
 using test::good;
-using test::QueueDirectory;
 using test::shell;
 using test::soon;
+using test::TemporaryQueueDirectory;
 
 // An open directory without a queue: for tests that read and write its files themselves.
-class QueueDirectoryTest : public testing::Test {
+class TemporaryQueueDirectoryTest : public testing::Test {
  protected:
   Store store(Durable durable = Durable::processes) const { return good(Store::open(*directory_, durable)); }
   // A job that does nothing.
@@ -41,12 +41,12 @@ class QueueDirectoryTest : public testing::Test {
     return life.began ? static_cast<pid_t>(life.began->supervisor.pid) : 0;
   }
 
-  QueueDirectory outer_;
+  TemporaryQueueDirectory outer_;
   std::shared_ptr<const QueueDirectory> directory_ = good(QueueDirectory::open(outer_.path().string()));
 };
 
 // An open queue, with a real runner.
-class QueueFixture : public QueueDirectoryTest {
+class QueueFixture : public TemporaryQueueDirectoryTest {
  protected:
   static constexpr std::chrono::seconds kLong{60};  // Longest time that a test waits for a job.
 

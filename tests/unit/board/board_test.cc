@@ -16,14 +16,14 @@
 #include "lease/live_file.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_directory.h"
+#include "support/temporary_lease_directory.h"
 #include "support/watchdog.h"
 
 namespace innkeeper::board {
 namespace {
 
 using namespace std::chrono_literals;
-using test::LeaseDirectory;
+using test::TemporaryLeaseDirectory;
 
 Record example() {
   return {
@@ -91,7 +91,7 @@ class BoardTest : public testing::Test {
   }
 
   test::Watchdog watchdog_{60s};
-  LeaseDirectory directory_;
+  TemporaryLeaseDirectory directory_;
   test::Environment environment_;
   std::atomic<int64_t> resident_{5};
 };

@@ -11,7 +11,7 @@
 #include "support/child.h"
 #include "support/environment.h"
 #include "support/fake_gpus.h"
-#include "support/lease_directory.h"
+#include "support/temporary_lease_directory.h"
 #include "telemetry/visible.h"
 
 namespace innkeeper {
@@ -52,7 +52,7 @@ class ChoiceTest : public testing::Test {
   }
   static Uuids uuids(const ChoiceRequest& request) { return auto_choice(request).uuids(); }
 
-  test::LeaseDirectory directory_;
+  test::TemporaryLeaseDirectory directory_;
   test::Environment environment_;
 };
 

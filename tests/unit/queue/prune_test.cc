@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr int64_t kAll = 1'000'000;
 
-class PruneTest : public QueueDirectoryTest {
+class PruneTest : public TemporaryQueueDirectoryTest {
  protected:
   JobId add(const std::vector<Need>& after = {}) {
     JobSpec job = spec_;

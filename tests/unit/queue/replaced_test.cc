@@ -40,7 +40,7 @@ class At {
   static inline std::function<void()> act_;
 };
 
-class ReplacedTest : public QueueDirectoryTest {
+class ReplacedTest : public TemporaryQueueDirectoryTest {
  protected:
   // A queue with one job, whose number its output keeps.
   void SetUp() override {

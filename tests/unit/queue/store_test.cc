@@ -15,13 +15,13 @@
 #include "queue/sweep.h"
 #include "support/child.h"
 #include "support/environment.h"
-#include "support/lease_directory.h"
 #include "support/queue_fixture.h"
+#include "support/temporary_lease_directory.h"
 
 namespace innkeeper::queue {
 namespace {
 
-class StoreTest : public QueueDirectoryTest {
+class StoreTest : public TemporaryQueueDirectoryTest {
  protected:
   // Opens, reads and writes a store with any content: each call returns a result or a one-line message.
   void use_whatever_is_there() const {

@@ -9,7 +9,7 @@
 #include "support/child.h"
 #include "support/environment.h"
 #include "support/fake_gpus.h"
-#include "support/lease_directory.h"
+#include "support/temporary_lease_directory.h"
 
 namespace innkeeper::telemetry {
 namespace {
@@ -84,7 +84,7 @@ TEST(CudaView, BeforeCudaIsStartedTheVariableDecides) {
 }
 
 TEST(CudaView, LeasingHereTakesASnapshotForEachAttempt) {
-  const test::LeaseDirectory directory;
+  const test::TemporaryLeaseDirectory directory;
   test::Environment environment;
   environment.set("INNKEEPER_LEASE_DIR", directory.path());
   const test::FakeGpus gpus(script());

@@ -11,9 +11,9 @@
 namespace innkeeper::test {
 
 // A directory that the destructor removes with its contents.
-class LeaseDirectory {
+class TemporaryLeaseDirectory {
  public:
-  LeaseDirectory() { outer_.open_to_all(); }
+  TemporaryLeaseDirectory() { outer_.open_to_all(); }
 
   const std::string& path() const { return directory_->path(); }
   const std::shared_ptr<const lease::Directory>& directory() const { return directory_; }

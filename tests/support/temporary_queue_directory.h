@@ -48,10 +48,10 @@ inline std::string content(const std::filesystem::path& path) {
 inline void spit(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
 
 // Removed with everything in it, when its processes have gone. Leases are in a sibling directory.
-class QueueDirectory {
+class TemporaryQueueDirectory {
  public:
-  QueueDirectory() { environment_.set("INNKEEPER_LEASE_DIR", (outer() / "leases").string()); }
-  ~QueueDirectory() {
+  TemporaryQueueDirectory() { environment_.set("INNKEEPER_LEASE_DIR", (outer() / "leases").string()); }
+  ~TemporaryQueueDirectory() {
     queue::Queue rest = queue();
     (void)rest.pause_all();
     std::vector<queue::JobId> running;
@@ -73,8 +73,8 @@ class QueueDirectory {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
-  QueueDirectory(const QueueDirectory&) = delete;
-  QueueDirectory& operator=(const QueueDirectory&) = delete;
+  TemporaryQueueDirectory(const TemporaryQueueDirectory&) = delete;
+  TemporaryQueueDirectory& operator=(const TemporaryQueueDirectory&) = delete;
 
   std::filesystem::path path() const { return outer() / "queue"; }
   const std::filesystem::path& outer() const { return outer_.path(); }
