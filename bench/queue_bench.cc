@@ -22,7 +22,7 @@ JobSpec small() {
 
 // One transaction for each job, as in a program that submits jobs. No job is started.
 void add(benchmark::State& state) {
-  const test::QueueDirectory directory;
+  const test::TemporaryQueueDirectory directory;
   Queue queue = directory.queue();
   if (!queue.pause_all().ok()) std::abort();
   const JobSpec spec = small();  // The jobs have this process's environment.
@@ -33,7 +33,7 @@ void add(benchmark::State& state) {
 BENCHMARK(add)->Iterations(10'000)->Unit(benchmark::kMicrosecond)->UseRealTime();
 
 void list(benchmark::State& state) {
-  const test::QueueDirectory directory;
+  const test::TemporaryQueueDirectory directory;
   Queue queue = directory.queue();
   if (!queue.pause_all().ok()) std::abort();
   JobSpec spec = small();
@@ -47,7 +47,7 @@ BENCHMARK(list)->Arg(1000)->Arg(100'000)->Unit(benchmark::kMillisecond)->UseReal
 // From the first add to the end of all jobs: the runner claims, starts and records each, and waits for the
 // disk twice per job.
 void run(benchmark::State& state) {
-  const test::QueueDirectory directory;
+  const test::TemporaryQueueDirectory directory;
   Queue queue = directory.queue();
   JobSpec spec = small();
   for (int64_t i = 0; i < state.range(0); ++i) spec.indices.push_back(i);

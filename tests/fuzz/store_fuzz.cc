@@ -14,7 +14,7 @@
 #include "fuzz/input.h"
 #include "lease/record.h"
 #include "queue/store.h"
-#include "support/queue_directory.h"
+#include "support/temporary_queue_directory.h"
 #include "support/temporary_directory.h"
 
 namespace {

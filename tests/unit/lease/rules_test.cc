@@ -9,7 +9,7 @@
 #include "lease/ledger.h"
 #include "lease/record.h"
 #include "lease/request.h"
-#include "support/lease_directory.h"
+#include "support/temporary_lease_directory.h"
 
 namespace innkeeper::lease {
 namespace {
