@@ -38,7 +38,7 @@ TOPICS: list[tuple[str, list[str]]] = [
     ("python/innkeeper/managed_device/", ["device"]),
     ("python/innkeeper/distributed.py", ["distributed"]),
     ("python/innkeeper/data_parallel.py", ["distributed"]),
-    ("python/innkeeper/sharded_random.py", ["distributed"]),
+    ("python/innkeeper/torch_patches/sharded_random.py", ["distributed"]),
     ("python/innkeeper/choice.py", ["leases"]),
     ("python/innkeeper/leases.py", ["leases"]),
     ("python/innkeeper/gpus.py", ["leases"]),

@@ -30,6 +30,7 @@ integrations.prepare()
 
 from innkeeper import mixed as _mixed  # noqa: E402
 from innkeeper import tensor as _tensor  # noqa: E402
+from innkeeper import torch_patches  # noqa: E402
 from innkeeper._C import __version__  # noqa: E402  (the program's, too)
 from innkeeper.choice import Choice, auto_choice  # noqa: E402  (after the device)
 from innkeeper.data_parallel import DataParallel  # noqa: E402
@@ -82,6 +83,7 @@ __all__ = [
     "resident",
     "stats",
     "summary",
+    "torch_patches",
     "unpin",
     "where",
 ]

@@ -70,15 +70,18 @@ def register() -> None:
     # torch must be loaded before the extension that links to it; importing it registers the backend.
     from innkeeper import (
         _C,  # noqa: F401
-        by_name,
-        checkpointed_rng,
-        custom_operators,
-        decompositions,
         distributed,
-        higher_order,
         inductor,
         managed_device,
         pickling,
+    )
+    from innkeeper.torch_patches import (
+        apply,
+        checkpointed_rng,
+        custom_operators,
+        decompositions,
+        device_names,
+        higher_order,
         process_settings,
         sharded_random,
     )
@@ -86,17 +89,21 @@ def register() -> None:
     # Threads that have computed nothing yet take the count that any thread set last, and a DataLoader's that
     # pins memory sets 1: with other threads CPU kernels round otherwise. To ask for it fixes this thread's.
     torch.get_num_threads()
-    torch.utils.rename_privateuse1_backend(DEVICE)  # the Python side of the name; C++ has it already
-    torch._register_device_module(DEVICE, managed_device)
+    # The Python side of the name; C++ has it already.
+    apply("torch.utils.backend_registration.*", lambda: torch.utils.rename_privateuse1_backend(DEVICE))
+    apply("torch.managed", lambda: torch._register_device_module(DEVICE, managed_device))
     # A program may have given the slot this name and generated methods; PyTorch refuses to do so twice.
-    torch.utils.generate_methods_for_privateuse1_backend(
-        for_tensor=not hasattr(torch.Tensor, f"is_{DEVICE}"),
-        for_module=not hasattr(torch.nn.Module, DEVICE),
-        for_packed_sequence=not hasattr(PackedSequence, f"is_{DEVICE}"),
-        for_storage=not hasattr(UntypedStorage, f"is_{DEVICE}"),
+    apply(
+        "torch.*.is_managed",
+        lambda: torch.utils.generate_methods_for_privateuse1_backend(
+            for_tensor=not hasattr(torch.Tensor, f"is_{DEVICE}"),
+            for_module=not hasattr(torch.nn.Module, DEVICE),
+            for_packed_sequence=not hasattr(PackedSequence, f"is_{DEVICE}"),
+            for_storage=not hasattr(UntypedStorage, f"is_{DEVICE}"),
+        ),
     )
     pickling.register()
-    by_name.install()
+    device_names.install()
     custom_operators.install()
     decompositions.install()
     higher_order.install()

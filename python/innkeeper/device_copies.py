@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
+from innkeeper.torch_patches.patch import put
 from torch import Tensor
 
 
@@ -25,14 +26,15 @@ def install() -> None:
     for function in (broadcast, broadcast_out, broadcast_coalesced, scatter, scatter_out, gather, gather_out):
         name = f"_{function.__name__}"
         of_cuda = getattr(torch._C, name, None)
-        setattr(torch._C, name, function if of_cuda is None else _by_device(function, of_cuda))
+        made = function if of_cuda is None else _by_device(function, of_cuda)
+        put(f"torch._C.{name}", made)
     available = nccl.is_available
 
     def is_available(tensors: Sequence[Tensor]) -> bool:
         """Called by ``reduce_add``. For managed tensors PyTorch's own answer comes with a warning."""
         return not any(_C.is_managed(x.device) for x in tensors) and bool(available(tensors))
 
-    nccl.is_available = is_available
+    put("torch.cuda.nccl.is_available", is_available)
 
 
 def _by_device(managed: Callable[..., Any], of_cuda: Callable[..., Any]) -> Callable[..., Any]:

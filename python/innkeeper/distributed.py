@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
+from innkeeper.torch_patches.patch import apply, put
 
 BACKEND = "innkeeper"
 
@@ -29,7 +30,11 @@ def register() -> None:
 
     if BACKEND in c10d.Backend.backend_list:
         return
-    c10d.Backend.register_backend(BACKEND, _create, extended_api=True, devices=[DEVICE])
+    register_backend = c10d.Backend.register_backend
+    apply(
+        "torch.distributed.distributed_c10d.Backend._plugins[INNKEEPER]",
+        lambda: register_backend(BACKEND, _create, extended_api=True, devices=[DEVICE]),
+    )
     _join_every_group(c10d)
     _take_other_accelerators(c10d)
     _take_other_indices(c10d)
@@ -124,7 +129,7 @@ def _join_every_group(c10d: Any) -> None:
         finally:
             _made.clear()
 
-    c10d._new_process_group_helper = helper
+    put("torch.distributed.distributed_c10d._new_process_group_helper", helper)
 
 
 def _take_other_accelerators(c10d: Any) -> None:
@@ -145,8 +150,7 @@ def _take_other_accelerators(c10d: Any) -> None:
             group.bound_device_id = device
         return None
 
-    c10d.init_process_group = init
-    torch.distributed.init_process_group = init
+    _put("init_process_group", init)
 
 
 def _take_other_indices(c10d: Any) -> None:
@@ -161,5 +165,9 @@ def _take_other_indices(c10d: Any) -> None:
             call.arguments["device_ids"] = [0]
         return original(*call.args, **call.kwargs)
 
-    c10d.barrier = barrier
-    torch.distributed.barrier = barrier
+    _put("barrier", barrier)
+
+
+def _put(name: str, function: Any) -> None:
+    for owner in ("torch.distributed", "torch.distributed.distributed_c10d"):
+        put(f"{owner}.{name}", function)

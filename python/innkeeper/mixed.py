@@ -15,6 +15,7 @@ import torch
 from innkeeper import _C
 from innkeeper.report import format_bytes
 from innkeeper.script import here
+from innkeeper.torch_patches.patch import put
 from torch import Tensor
 
 _told: set[str] = set()
@@ -123,7 +124,7 @@ def install() -> None:
     """Has operators tell, and tracers and autograd know that they move. Called once, by the import."""
     _C.set_mixed_notice(tell)
     run_backward = _explaining(torch.autograd.graph._engine_run_backward)
-    for module in (torch.autograd, torch.autograd.graph):
-        module._engine_run_backward = run_backward  # type: ignore[attr-defined]
+    for module in ("torch.autograd", "torch.autograd.graph"):
+        put(f"{module}._engine_run_backward", run_backward)
     find = functools.partial(_common_device, fake_tensor.FakeTensor._find_common_device)
-    fake_tensor.FakeTensor._find_common_device = staticmethod(find)  # type: ignore[method-assign]
+    put("torch._subclasses.fake_tensor.FakeTensor._find_common_device", staticmethod(find))

@@ -18,12 +18,16 @@ from torch.multiprocessing import reductions
 import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
+from innkeeper.torch_patches.patch import apply, put
 
 
 def register() -> None:
     """Adds them. Once."""
-    copyreg.pickle(torch.Tensor, _reduce_tensor)
-    ForkingPickler.register(torch.UntypedStorage, _send_storage)
+    apply("copyreg.dispatch_table[Tensor]", lambda: copyreg.pickle(torch.Tensor, _reduce_tensor))
+    apply(
+        "multiprocessing.reduction.ForkingPickler._extra_reducers[UntypedStorage]",
+        lambda: ForkingPickler.register(torch.UntypedStorage, _send_storage),
+    )
     _refuse_to_share()
 
 
@@ -84,8 +88,8 @@ def _refuse_to_share() -> None:
         """Whether other processes see writes to this storage."""
         return not _C.is_managed(self.device) and is_shared(self)
 
-    torch.UntypedStorage.share_memory_ = refuse  # type: ignore[method-assign]
-    torch.UntypedStorage.is_shared = answer  # type: ignore[assignment,method-assign]
+    put("torch.UntypedStorage.share_memory_", refuse)
+    put("torch.UntypedStorage.is_shared", answer)
 
 
 def send_tensor(x: torch.Tensor) -> tuple[Any, ...]:

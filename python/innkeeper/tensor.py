@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 import torch
 from innkeeper import _C, placement
 from innkeeper._names import DEVICE
+from innkeeper.torch_patches.patch import put
 from torch import Tensor
 
 _tensor_cuda = Tensor.cuda
@@ -250,4 +251,4 @@ def install() -> None:
         return _C.is_managed(self.device) and _C.is_user_pinned(self)
 
     for name, member in {"cuda": cuda, "pin": pin, "unpin": unpin, "pinned": property(pinned)}.items():
-        setattr(Tensor, name, member)
+        put(f"torch.Tensor.{name}", member)

@@ -30,6 +30,7 @@ import torch
 from innkeeper import _C, mixed, module, placement, tensor
 from innkeeper._names import DEVICE
 from innkeeper.manager import manager, sizes_of, tensors_of
+from innkeeper.torch_patches.patch import apply
 from torch import Tensor, nn
 
 __all__ = ["HEUSRISTIC_FUNCTION", "USE_HEURISTIC", "ManagedModule", "ManagedTensor", "device_manager"]
@@ -270,4 +271,6 @@ def install() -> None:
     otherwise.
     """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+        apply(
+            "sys.meta_path[innkeeper.compat.tensor_managed._Finder]", lambda: sys.meta_path.append(_Finder())
+        )

@@ -77,9 +77,9 @@ def install() -> None:
 def _install_types() -> None:
     """Has the old types say that they are CUDA's; PyTorch reads a storage type's device from that name."""
     for name in types:
-        put(getattr(managed_device, name), __module__="torch.cuda")
+        getattr(managed_device, name).__module__ = "torch.cuda"
     for kind in SPARSE.values():
-        put(kind, __module__="torch.cuda.sparse")
+        kind.__module__ = "torch.cuda.sparse"
     put(torch.cuda.sparse, **SPARSE)
 
 

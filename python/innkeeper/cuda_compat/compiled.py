@@ -10,6 +10,7 @@ import torch
 from innkeeper.cuda_compat.put import put
 from innkeeper.integrations.imports import after_import
 from innkeeper.script import note
+from innkeeper.torch_patches.patch import patch
 
 _compile = torch.compile
 
@@ -25,7 +26,7 @@ def _recompute_by_saved_states(config: ModuleType) -> None:
 
     For CUDA PyTorch hands its graphs generators that a captured graph can replay. Ours have no such state.
     """
-    config.graphsafe_rng_functionalization = False  # type: ignore[attr-defined]
+    patch("torch._functorch.config.graphsafe_rng_functionalization", lambda _: False)
 
 
 @functools.wraps(_compile)

@@ -23,6 +23,7 @@ from innkeeper import _C, managed_device
 from innkeeper.cuda_compat import visible
 from innkeeper.cuda_compat.put import put
 from innkeeper.managed_device.device import _is_in_bad_fork
+from innkeeper.torch_patches.patch import apply
 
 _initialized = False  # The runtime has started, and all queued calls have run.
 _runs_queue = False  # A thread, which holds torch.cuda's lock, runs the queued calls.
@@ -31,10 +32,10 @@ _cuda_is_started = False  # PyTorch's CUDA is initialized; stays False if no nod
 
 def install() -> None:
     """Installs the answers. Called once per process."""
-    torch.cuda.__class__ = _Cuda
+    apply("type(torch.cuda)", lambda: setattr(torch.cuda, "__class__", _Cuda))
     # Reentrant, because a queued call may queue another.
     put(torch.cuda, default_generators=Generators(), _initialization_lock=threading.RLock())
-    put(managed_device, _lazy_init=lazy_init)
+    managed_device._lazy_init = lazy_init
     os.register_at_fork(after_in_child=_forget_in_child)
 
 

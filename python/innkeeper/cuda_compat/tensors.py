@@ -15,6 +15,7 @@ from innkeeper.cuda_compat.put import put
 from innkeeper.managed_device.device import index_of
 from innkeeper.pickling import send_tensor
 from innkeeper.script import is_own, note
+from innkeeper.torch_patches.patch import apply
 from torch import Tensor
 
 _tensor_to, _tensor_type, _tensor_data_ptr = Tensor.to, Tensor.type, Tensor.data_ptr
@@ -36,7 +37,10 @@ def install() -> None:
     )
     put(torch.serialization, _validate_device=_device_in_a_file)
     for sent in (Tensor, torch.nn.Parameter):
-        ForkingPickler.register(sent, send_tensor)
+        apply(
+            f"multiprocessing.reduction.ForkingPickler._extra_reducers[{sent.__name__}]",
+            functools.partial(ForkingPickler.register, sent, send_tensor),
+        )
 
 
 def _cuda(

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from innkeeper._names import DEVICE
 from innkeeper.integrations import imports
+from innkeeper.torch_patches.patch import put
 
 _COMPILER = "torch._inductor.compile_fx"  # has what makes AOTInductor's packages
 
@@ -42,7 +43,7 @@ def install() -> None:
             model_, inputs_, {**self.config, **(options.get("config_patches") or {})}
         )
 
-    inductor.__call__ = compile_graph  # type: ignore[method-assign]
+    put("torch._TorchCompileInductorWrapper.__call__", compile_graph)
     imports.after_import({_COMPILER: _refuse_packages}.get)
 
 

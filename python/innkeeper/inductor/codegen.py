@@ -22,6 +22,7 @@ from torch._inductor.virtualized import V
 import torch
 from innkeeper.inductor import kernel, launch
 from innkeeper.inductor.labels import HOSTS, MANAGED
+from innkeeper.torch_patches.patch import item, patch, put
 
 _label: contextvars.ContextVar[torch.device | None] = contextvars.ContextVar(
     "innkeeper's label", default=None
@@ -55,15 +56,17 @@ def _register(kind: str) -> None:
         ours = kind == HOSTS.type and _label.get() == HOSTS
         return (Scheduling if ours else theirs.scheduling)(scheduler)
 
-    common.device_codegens[kind] = common.DeviceCodegen(
-        schedule, Wrapper, theirs.cpp_wrapper_codegen, theirs.fx_wrapper_codegen
+    ours = common.DeviceCodegen(schedule, Wrapper, theirs.cpp_wrapper_codegen, theirs.fx_wrapper_codegen)
+    put(
+        f"torch._inductor.codegen.common.device_codegens[{kind}]",
+        ours,
+        item(common.device_codegens, kind),
     )
 
 
 @functools.cache
 def _label_local_buffers() -> None:
     """Has buffers within a template's kernel say the label, as others do: Inductor has them say ``cpu``."""
-    from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
 
     def labelling(define: Any) -> Any:
         @functools.wraps(define)
@@ -76,7 +79,7 @@ def _label_local_buffers() -> None:
         return define_labelled
 
     for name in ("define_buffer", "define_stack_allocated_buffer"):
-        setattr(CppTemplateKernel, name, labelling(getattr(CppTemplateKernel, name)))
+        patch(f"torch._inductor.codegen.cpp_template_kernel.CppTemplateKernel.{name}", labelling)
 
 
 class Scheduling(CppScheduling):

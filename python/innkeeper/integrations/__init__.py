@@ -21,6 +21,7 @@ import torch
 from innkeeper import _C, launch
 from innkeeper._names import DEVICE
 from innkeeper.integrations import imports
+from innkeeper.torch_patches.patch import apply
 
 # accelerate's setting, which transformers' Trainer and TRL also follow
 ACCELERATE_DEVICE = "ACCELERATE_TORCH_DEVICE"
@@ -115,6 +116,9 @@ class _Look:
     def __init__(self) -> None:
         _Look.begun = True
         self._left = _LOOKS
+        apply("torch.nn.modules.module._global_forward_pre_hooks[*]", self._begin)
+
+    def _begin(self) -> None:
         self._hook = torch.nn.modules.module.register_module_forward_pre_hook(self._look)
 
     def _look(self, module: torch.nn.Module, inputs: Any) -> None:

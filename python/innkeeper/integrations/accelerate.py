@@ -22,6 +22,7 @@ from innkeeper._names import DEVICE
 from innkeeper.distributed import BACKEND
 from innkeeper.integrations import ACCELERATE_DEVICE
 from innkeeper.integrations.imports import add_to_lists, replace, replace_method
+from innkeeper.torch_patches.patch import apply
 
 
 def chosen() -> bool:
@@ -144,9 +145,12 @@ def _adapt_modeling(modeling: ModuleType) -> None:
     replace(modeling, "get_grad_scaler", _grad_scaler)
     replace(modeling, "get_max_memory", _max_memory)
     # It asks CUDA how many devices there are, and warns of the first.
-    logging.getLogger(modeling.__name__).addFilter(
-        lambda line: not (chosen() and line.getMessage().startswith("Device 0 is not available"))
-    )
+    log = logging.getLogger(modeling.__name__)
+    apply("logging.getLogger(accelerate.utils.modeling).filters", lambda: log.addFilter(_is_told))
+
+
+def _is_told(line: logging.LogRecord) -> bool:
+    return not (chosen() and line.getMessage().startswith("Device 0 is not available"))
 
 
 AFTER = {

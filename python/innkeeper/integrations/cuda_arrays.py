@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from innkeeper import _C, by_name
+from innkeeper import _C
 from innkeeper.integrations.imports import Adapt, replace
+from innkeeper.torch_patches.device_names import no_address
 
 
 def _refusing(own: Any) -> Any:
@@ -19,7 +20,7 @@ def _refusing(own: Any) -> Any:
     def taken(*arguments: Any, **named: Any) -> Any:
         for x in (*arguments, *named.values()):
             if isinstance(x, torch.Tensor) and _C.is_managed(x.device):
-                raise TypeError(f"{own.__name__} of {by_name.no_address(x)}")
+                raise TypeError(f"{own.__name__} of {no_address(x)}")
         return own(*arguments, **named)
 
     return taken

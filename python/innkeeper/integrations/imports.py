@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import inspect
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Callable, Sequence
 from importlib.abc import Loader
 from types import ModuleType
 from typing import Any
+
+from innkeeper.torch_patches.patch import Place, apply, constants, patch
 
 Adapt = Callable[[ModuleType], None]
 
@@ -24,7 +27,7 @@ def after_import(wanted: Callable[[str], Adapt | None]) -> None:
     for name in list(sys.modules):
         if (change := wanted(name)) is not None:
             change(sys.modules[name])
-    sys.meta_path.insert(0, _Finder(wanted))
+    apply(f"sys.meta_path[{__name__}._Finder]", lambda: sys.meta_path.insert(0, _Finder(wanted)))
 
 
 class _Finder:
@@ -78,17 +81,21 @@ def replace(module: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
     own = getattr(module, name, None)
     if own is None:
         return
-    made = make(own)
-    for other in list(sys.modules.values()):
-        if getattr(other, "__dict__", {}).get(name) is own:
-            setattr(other, name, made)
+
+    def everywhere(made: Any) -> None:
+        for other in list(sys.modules.values()):
+            if getattr(other, "__dict__", {}).get(name) is own:
+                setattr(other, name, made)
+
+    patch(f"{module.__name__}.{name}", make, Place(lambda: own, everywhere))
 
 
 def replace_method(module: ModuleType, path: str, make: Callable[[Any], Any]) -> None:
     """The same for ``"Class.method"``. ``make`` gets the class's attribute, unbound."""
     owner, name, own = _method(module, path)
     if own is not None:
-        setattr(owner, name, make(own))
+        place = Place(lambda: own, functools.partial(setattr, owner, name))
+        patch(f"{module.__name__}.{path}", make, place)
 
 
 def add_to_lists(module: ModuleType, path: str, device: str, beside: str = "xpu") -> None:
@@ -98,14 +105,17 @@ def add_to_lists(module: ModuleType, path: str, device: str, beside: str = "xpu"
     code = getattr(function, "__code__", None)
     if code is None:
         return
-    listed = tuple(
-        (*constant, device)
-        if isinstance(constant, tuple) and beside in constant and device not in constant
-        else constant
-        for constant in code.co_consts
-    )
-    if listed != code.co_consts:
-        function.__code__ = code.replace(co_consts=listed)
+
+    def listing(all_constants: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(
+            (*constant, device)
+            if isinstance(constant, tuple) and beside in constant and device not in constant
+            else constant
+            for constant in all_constants
+        )
+
+    if listing(code.co_consts) != code.co_consts:
+        patch(f"{module.__name__}.{path}.__code__", listing, constants(function))
 
 
 def _method(module: ModuleType, path: str) -> tuple[Any, str, Any]:

@@ -23,6 +23,7 @@ import torch
 from innkeeper import managed_device
 from innkeeper._names import DEVICE
 from innkeeper.integrations.imports import Adapt, add_to_lists, replace, replace_method
+from innkeeper.torch_patches.patch import apply, put
 
 STRATEGY = f"single_{DEVICE}"  # named like Lightning's own "single_device", which is the CPU
 _RANDOM = f"torch.{DEVICE}"
@@ -87,8 +88,11 @@ def _register_accelerator(registry: str) -> Adapt:
             return
         made = type("ManagedAccelerator", (Managed, base), {"__module__": accelerators.__name__})
         # Pickle looks for it there, since spawned processes receive it.
-        setattr(accelerators, made.__name__, made)
-        choices.register(DEVICE, made, description=made.__name__)
+        put(f"{accelerators.__name__}.{made.__name__}", made)
+        apply(
+            f"{accelerators.__name__}.{registry}[{DEVICE}]",
+            lambda: choices.register(DEVICE, made, description=made.__name__),
+        )
 
     return adapt
 
@@ -99,7 +103,11 @@ def _register_strategy(registry: str) -> Adapt:
         choices = getattr(strategies, registry, None)
         if single is None or choices is None or STRATEGY in choices:
             return
-        choices.register(STRATEGY, single, description=f"device {DEVICE}", device=torch.device(DEVICE, 0))
+        there = torch.device(DEVICE, 0)
+        apply(
+            f"{strategies.__name__}.{registry}[{STRATEGY}]",
+            lambda: choices.register(STRATEGY, single, description=f"device {DEVICE}", device=there),
+        )
 
     return adapt
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
-from importlib.machinery import ExtensionFileLoader
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from typing import Any
 
 import innkeeper
@@ -137,7 +137,17 @@ def test_one_that_is_made_anew():
         del library
 
 
-def test_those_of_a_compiled_module_that_is_imported_later():
+def _import_compiled(spec: ModuleSpec) -> None:
+    assert isinstance(spec.loader, ExtensionFileLoader)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def _load_library(spec: ModuleSpec) -> None:
+    torch.ops.load_library(spec.origin)
+
+
+@pytest.mark.parametrize("load", [_import_compiled, _load_library])
+def test_those_of_a_compiled_library_that_is_loaded_later(load: Callable[[ModuleSpec], None]):
     library_class: Any = torch.library.Library
     define, impl = library_class.define.__wrapped__, library_class.impl.__wrapped__
     # Registers as C++ does, without a notice to Innkeeper.
@@ -148,8 +158,8 @@ def test_those_of_a_compiled_module_that_is_imported_later():
         x = torch.ones(3, device="managed")
         assert torch.ops.innkeeper_module.which(x) == 0
         spec = importlib.util.find_spec("_queue")
-        assert spec is not None and isinstance(spec.loader, ExtensionFileLoader)
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        assert spec is not None
+        load(spec)
         assert torch.ops.innkeeper_module.which(x) == 1
 
 

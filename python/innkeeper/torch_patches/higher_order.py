@@ -12,6 +12,7 @@ from typing import Any
 
 from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 
+from innkeeper.torch_patches.patch import apply, put
 from torch import _ops
 
 _OURS = DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
@@ -20,7 +21,11 @@ _CUDAS = DispatchKey.AutocastCUDA
 
 def install() -> None:
     """Has all of them know this device's autocast, and those that are made later. Once."""
-    _ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_OURS)
+    keys = _ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS
+    apply(
+        "torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS[AutocastPrivateUse1]",
+        lambda: keys.append(_OURS),
+    )
     operator = _ops.HigherOrderOperator
     register = operator.py_impl
 
@@ -36,12 +41,12 @@ def install() -> None:
 
         return decorate_both
 
-    operator.py_impl = also_ours  # type: ignore[method-assign, assignment]
+    put("torch._ops.HigherOrderOperator.py_impl", also_ours)
     for each in _ops._higher_order_ops.values():
         if _CUDAS in each.py_kernels:
             _cast_by(each, register, each.py_kernels[_CUDAS])
-        else:
-            each.fallthrough(_OURS)
+    others = [each for each in _ops._higher_order_ops.values() if _CUDAS not in each.py_kernels]
+    apply("torch.*.non_fallthrough_keys", lambda: [each.fallthrough(_OURS) for each in others])
 
 
 def _cast_by(operator: Any, register: Callable[..., Any], kernel: Callable[..., Any]) -> None:
@@ -51,5 +56,8 @@ def _cast_by(operator: Any, register: Callable[..., Any], kernel: Callable[..., 
         with _ExcludeDispatchKeyGuard(DispatchKeySet(_OURS)):
             return kernel(*args, **kwargs)
 
-    operator.non_fallthrough_keys = operator.non_fallthrough_keys.add(_OURS)
-    register(operator, _OURS)(cast)
+    def give() -> None:
+        operator.non_fallthrough_keys = operator.non_fallthrough_keys.add(_OURS)
+        register(operator, _OURS)(cast)
+
+    apply("torch.*.py_kernels[AutocastPrivateUse1]", give)

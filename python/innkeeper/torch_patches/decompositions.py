@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
+from innkeeper.torch_patches.patch import constants, patch
 
 _ASK = {  # functions by module
     "_refs": ("native_group_norm", "native_layer_norm"),
@@ -46,9 +47,7 @@ def install() -> None:
         for name in names:
             function: Any = getattr(place, name, None)
             if function is not None:
-                asking = inspect.unwrap(function)
-                code = asking.__code__
-                asking.__code__ = code.replace(co_consts=tuple(map(_with_managed, code.co_consts)))
+                patch(f"torch.{module}.{name}.__code__", _with_managed, constants(inspect.unwrap(function)))
 
 
 def _with_managed(constant: Any) -> Any:

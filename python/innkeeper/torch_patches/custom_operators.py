@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from innkeeper import _C
+from innkeeper.torch_patches.patch import put
 
 
 def install() -> None:
@@ -43,10 +44,10 @@ def install() -> None:
         run_module(self, module)
         _C.look_at_new()
 
-    library.define = also_define  # type: ignore[method-assign]
-    library.impl = also_impl  # type: ignore[method-assign]
-    torch.ops.load_library = also_load  # type: ignore[method-assign]
-    ExtensionFileLoader.exec_module = also_run_module  # type: ignore[method-assign]
+    put("torch.library.Library.define", also_define)
+    put("torch.library.Library.impl", also_impl)
+    put("torch.ops.load_library", also_load)
+    put("importlib.machinery.ExtensionFileLoader.exec_module", also_run_module)
 
 
 def _look(namespace: str, name: str) -> None:

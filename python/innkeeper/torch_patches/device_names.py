@@ -14,6 +14,7 @@ from torch.utils.dlpack import DLDeviceType
 import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
+from innkeeper.torch_patches.patch import patch, put
 from torch import nn
 
 
@@ -33,13 +34,15 @@ def _print_on_the_host() -> None:
     Formatting runs a dozen operators, which would move memory, and one of them needs data, which simulated
     machines may lack. PyTorch formats a tensor that it prints only in part: a copy of it might not fit.
     """
-    original = torch._tensor_str._tensor_str
 
-    def contents(self: torch.Tensor, indent: int) -> str:
-        whole = _C.is_managed(self.device) and self.numel() <= torch._tensor_str.PRINT_OPTS.threshold
-        return original(self.cpu() if whole else self, indent)
+    def copying(original: Any) -> Any:
+        def contents(self: torch.Tensor, indent: int) -> str:
+            whole = _C.is_managed(self.device) and self.numel() <= torch._tensor_str.PRINT_OPTS.threshold
+            return original(self.cpu() if whole else self, indent)
 
-    torch._tensor_str._tensor_str = contents
+        return contents
+
+    patch("torch._tensor_str._tensor_str", copying)
 
 
 def _answer_dlpack() -> None:
@@ -48,13 +51,16 @@ def _answer_dlpack() -> None:
     So ``torch.from_dlpack`` takes them, and shares their memory. PyTorch's own method compares the device
     with the name that such a device has before it is renamed.
     """
-    original = torch.Tensor.__dlpack_device__
 
-    @functools.wraps(original)
-    def device(self: torch.Tensor) -> tuple[Any, int]:
-        return (DLDeviceType.kDLExtDev, self.get_device()) if _C.is_managed(self.device) else original(self)
+    def answering(original: Any) -> Any:
+        @functools.wraps(original)
+        def device(self: torch.Tensor) -> tuple[Any, int]:
+            managed = _C.is_managed(self.device)
+            return (DLDeviceType.kDLExtDev, self.get_device()) if managed else original(self)
 
-    torch.Tensor.__dlpack_device__ = device  # type: ignore[method-assign]
+        return device
+
+    patch("torch.Tensor.__dlpack_device__", answering)
 
 
 def no_address(x: torch.Tensor) -> str:
@@ -70,14 +76,16 @@ def _lend_to_cuda_libraries() -> None:
 
     Managed tensors have no such interface, like those of the CPU: ``hasattr`` stays False.
     """
-    original: Any = torch.Tensor.__cuda_array_interface__
 
-    def interface(self: torch.Tensor) -> Any:
-        if not _C.is_managed(self.device):
-            return original.__get__(self)
-        raise AttributeError(f"__cuda_array_interface__ of {no_address(self)}")
+    def refusing(original: Any) -> Any:
+        def interface(self: torch.Tensor) -> Any:
+            if not _C.is_managed(self.device):
+                return original.__get__(self)
+            raise AttributeError(f"__cuda_array_interface__ of {no_address(self)}")
 
-    torch.Tensor.__cuda_array_interface__ = property(interface)  # type: ignore[assignment,method-assign]
+        return property(interface)
+
+    patch("torch.Tensor.__cuda_array_interface__", refusing)
 
 
 def _accumulate_as_behind() -> None:
@@ -85,26 +93,24 @@ def _accumulate_as_behind() -> None:
 
     PyTorch knows two devices on which it accumulates lower precisions in float32, and how to cut the work.
     """
-    try:
-        from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
-    except ImportError:  # PyTorch before 2.13
-        return
-    original = LinearCrossEntropyOptions._adjust
 
-    @functools.wraps(original)
-    def adjust(
-        self: Any,
-        num_batches: int,
-        in_features: int,
-        num_classes: int,
-        dtype: torch.dtype,
-        device: Any = None,
-    ) -> Any:
-        if device is not None and _C.is_managed(device):
-            device = _computing_device()
-        return original(self, num_batches, in_features, num_classes, dtype, device)
+    def adjusting(original: Any) -> Any:
+        @functools.wraps(original)
+        def adjust(
+            self: Any,
+            num_batches: int,
+            in_features: int,
+            num_classes: int,
+            dtype: torch.dtype,
+            device: Any = None,
+        ) -> Any:
+            if device is not None and _C.is_managed(device):
+                device = _computing_device()
+            return original(self, num_batches, in_features, num_classes, dtype, device)
 
-    LinearCrossEntropyOptions._adjust = adjust  # type: ignore[method-assign]
+        return adjust
+
+    patch("torch.nn.modules.linear_cross_entropy_options.LinearCrossEntropyOptions._adjust", adjusting)
 
 
 def _computing_device() -> torch.device:
@@ -168,10 +174,11 @@ def _split_batches_over_nodes() -> None:
         run = data_parallel if splits_over_nodes(module) else functional
         return run(module, inputs, device_ids, output_device, dim, module_kwargs)
 
-    theirs._get_available_device_type = other_accelerator
-    theirs.data_parallel = nn.parallel.data_parallel = function
-    nn.DataParallel.__init__ = init  # type: ignore[method-assign]
-    nn.DataParallel.forward = call  # type: ignore[method-assign]
+    put("torch.nn.parallel.data_parallel._get_available_device_type", other_accelerator)
+    put("torch.nn.parallel.data_parallel.data_parallel", function)
+    put("torch.nn.parallel.data_parallel", function)
+    put("torch.nn.DataParallel.__init__", init)
+    put("torch.nn.DataParallel.forward", call)
 
 
 def _attend_flexibly() -> None:
@@ -205,4 +212,5 @@ def _attend_flexibly() -> None:
                 "torch.nn.functional.scaled_dot_product_attention with a mask, or no gradients"
             )
 
-    flex_attention._validate_device, flex_attention._apply_kernel_options = validate, apply
+    put("torch.nn.attention.flex_attention._validate_device", validate)
+    put("torch.nn.attention.flex_attention._apply_kernel_options", apply)

@@ -15,20 +15,33 @@ from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 import torch
 from innkeeper import managed_device
 from innkeeper._names import DEVICE
+from innkeeper.torch_patches.patch import cell, item, patch, put
+
+_PATH = "torch._prims.rng_prims"
 
 
 def install() -> None:
     """Tells PyTorch. Once."""
     save, run = rng_prims.run_and_save_rng_state, rng_prims.run_with_rng_state
-    original = save.py_kernels[torch._C.DispatchKey.BackendSelect]
+    chosen = torch._C.DispatchKey.BackendSelect
+    original = save.py_kernels[chosen]
     select = _or_managed(original, _run_and_save, first=0)
-    save.py_kernels[torch._C.DispatchKey.BackendSelect] = select
+    put(
+        f"{_PATH}.run_and_save_rng_state.py_kernels[BackendSelect]",
+        select,
+        item(save.py_kernels, chosen),
+    )
     # Tracing, with fake tensors too, asks by the name that PyTorch's function has beside it.
     tracing = save.python_key_table[ProxyTorchDispatchMode]
-    tracing.__closure__[tracing.__code__.co_freevars.index(original.__name__)].cell_contents = select
-    kernels = run.py_kernels
-    kernels[torch._C.DispatchKey.BackendSelect] = _or_managed(
-        kernels[torch._C.DispatchKey.BackendSelect], _run_with, first=1
+    put(
+        f"{_PATH}.run_and_save_rng_state.python_key_table[ProxyTorchDispatchMode].__closure__[impl_backend_select]",
+        select,
+        cell(tracing, original.__name__),
+    )
+    patch(
+        f"{_PATH}.run_with_rng_state.py_kernels[BackendSelect]",
+        lambda own: _or_managed(own, _run_with, first=1),
+        item(run.py_kernels, chosen),
     )
 
 

@@ -9,10 +9,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from torch.backends import ContextProp
-
 import torch
 from innkeeper import _C
+from innkeeper.torch_patches.patch import patch
 
 SETTERS = (
     "_set_mkldnn_enabled",
@@ -43,9 +42,9 @@ def install() -> None:
     """Has PyTorch's setters tell the engine. Once."""
     for name in SETTERS:
         if hasattr(torch._C, name):
-            setattr(torch._C, name, _telling(getattr(torch._C, name)))
+            patch(f"torch._C.{name}", _telling)
     # Attributes as torch.backends.mkldnn.enabled hold the setters that they call.
-    setattr(ContextProp, "__set__", _telling(ContextProp.__set__))  # noqa: B010
+    patch("torch.backends.ContextProp.__set__", _telling)
 
 
 def _telling(setter: Callable[..., Any]) -> Callable[..., Any]:
