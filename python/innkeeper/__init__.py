@@ -51,6 +51,7 @@ from innkeeper.placement import (  # noqa: E402
 )
 from innkeeper.recording import record  # noqa: E402
 from innkeeper.report import stats, summary  # noqa: E402
+from innkeeper.stats_types import NodeStats, PeriodStats, Stats  # noqa: E402
 from innkeeper.tensor import ManagedTensor  # noqa: E402
 
 _mixed.install()
@@ -67,6 +68,9 @@ __all__ = [
     "LeaseBusy",
     "ManagedModule",
     "ManagedTensor",
+    "NodeStats",
+    "PeriodStats",
+    "Stats",
     "__version__",
     "auto_choice",
     "cmake_prefix_path",

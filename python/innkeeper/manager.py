@@ -242,7 +242,7 @@ class DeviceManager:
 
     # Statistics.
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> report.Stats:
         """See ``innkeeper.stats``."""
         return report.stats()
 

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Renamed(dict[str, Any]):
-    """A dict some of whose keys had another name."""
-
-    former: ClassVar[dict[str, str]]
-    """Former name to present name."""
-
-    def __missing__(self, key: str) -> Any:
-        """Raises KeyError, with the present name where the key was renamed."""
-        if key in self.former:
-            raise KeyError(f"{key!r} is called {self.former[key]!r} now")
-        raise KeyError(key)
 
 
 def arguments_renamed(**former: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

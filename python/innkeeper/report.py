@@ -1,54 +1,28 @@
-"""The engine's statistics, as a dict and as text."""
+"""What the engine has done, as objects and as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import ClassVar
 
 from torch.optim import Optimizer
 
 import torch
 from innkeeper import _C
-from innkeeper.renamed import Renamed
+from innkeeper.stats_types import Stats
 from torch import Tensor, nn
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _MOST_MOVED = 12  # lines about blocks moved in a period
 
 
-class Stats(Renamed):
-    """The result of ``stats``."""
-
-    former: ClassVar[dict[str, str]] = {"round": "period", "planned_rounds": "planned_periods"}
-
-
 def stats() -> Stats:
-    """The counters since the last ``manager().reset_stats()``.
+    """What was done since the last ``manager().reset_stats()``: counts, bytes and seconds; see ``Stats``.
 
-    Returns:
-        Counts: ``ops``, ``fetches``, ``evictions``, ``recomputed`` (blocks whose operator ran again instead
-        of a copy each way), ``other_bits`` (kinds of operators in this process that gave other bits in a
-        second run, so that their results are copied), ``escaped`` (replicas that code outside of the engine
-        holds now).
-
-        Bytes: ``bytes_fetched``, ``bytes_written_back``, ``bytes_between`` (bytes that crossed links),
-        ``bytes_from_disk``, ``bytes_to_disk`` (parts of the first two), ``moved_from_cpu`` (bytes of CPU
-        tensors that operators moved because they stood beside managed ones).
-
-        Periods: ``planned_periods`` (periods that followed a plan from end to end), ``divergences`` (periods
-        in which the program left its plan), ``period``, ``bytes_bound`` and ``time_bound``. The last three
-        are None until a period was followed to its end; then they describe the last one. ``period`` is a dict
-        of ``operators, bytes_planned, bytes_fetched``, ``bytes_short`` (additional memory with which nothing
-        would have to move), ``seconds`` and ``kernel_seconds`` (without waits). ``bytes_bound`` is the least
-        bytes that any plan would fetch in it, ``time_bound`` the least seconds that it would take. Seconds
-        are None if a GPU does not report them; simulated GPUs do, for all their work.
-
-        ``simulated_seconds`` (the simulators' clock), and ``nodes``: name to a dict of ``budget, resident,
-        peak, replicas, pinned, recount`` (bytes), ``evictions, ops``.
-
+    The result is read by attributes, ``stats().nodes["host"].peak``, and as a mapping,
+    ``stats()["nodes"]["host"]["peak"]``. It does not change afterwards.
     """
-    return Stats(_C.stats())
+    return Stats.of(_C.stats())
 
 
 def format_bytes(count: int) -> str:
