@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from torch.optim import Optimizer
@@ -13,10 +12,10 @@ from torch.optim import Optimizer
 import torch
 from innkeeper import _C, device_copies, placement, report
 from innkeeper import mixed as mixed_operands
+from innkeeper.compat.settings import PredecessorSettings
 from torch import Tensor, nn
 
 _making = threading.Lock()
-_LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error", "critical")}
 
 
 def configure(
@@ -93,23 +92,14 @@ def configure(
         _C.set_recompute(recompute)
 
 
-class DeviceManager:
+class DeviceManager(PredecessorSettings):
     """The nodes and their settings. There is one manager; ``DeviceManager()`` and ``manager()`` both give it.
 
     Thread safety: all members. Settings are for the whole process.
     """
 
-    retry_limit: int = 10
-    """How often ``find_device`` looks again when no node has free space."""
-    wait_time: float = 0.1
-    """Seconds between two looks."""
-    size_heuristic: Callable[[int], int] = staticmethod(lambda nbytes: nbytes)
-    """From the bytes of a tensor to the bytes that ``size_estimate`` counts for it."""
-
     _reserve: float = 0.0
     _log_moves: bool = False
-    _level: str = "debug"
-    _log: logging.Logger = logging.getLogger("innkeeper")
     _instance: ClassVar[DeviceManager | None] = None
 
     def __new__(cls) -> DeviceManager:
@@ -291,19 +281,6 @@ class DeviceManager:
         _C.log_moves(on)
         self._log_moves = on
 
-    @property
-    def default_level(self) -> str:
-        """The level of ``log`` when none is given: debug, info, warning, error or critical."""
-        return self._level
-
-    @default_level.setter
-    def default_level(self, level: str) -> None:
-        self._level = _checked_level(level)
-
-    def log(self, message: str, level: str | None = None) -> None:
-        """Logs to Python's logger ``innkeeper``."""
-        self._log.log(_LEVELS[_checked_level(level or self._level)], message)
-
 
 def tensors_of(x: Tensor | nn.Module) -> list[Tensor]:
     """The tensor itself, or a module's parameters and buffers."""
@@ -314,12 +291,6 @@ def sizes_of(objects: Iterable[Tensor | nn.Module]) -> list[int]:
     """The bytes of each tensor of the objects, twice if it needs a gradient."""
     tensors = [tensor for x in objects for tensor in tensors_of(x)]
     return [x.numel() * x.element_size() * (2 if x.requires_grad else 1) for x in tensors]
-
-
-def _checked_level(level: str) -> str:
-    if level not in _LEVELS:
-        raise ValueError(f"{level!r} is no level of logging: use one of {', '.join(_LEVELS)}")
-    return level
 
 
 def manager() -> DeviceManager:

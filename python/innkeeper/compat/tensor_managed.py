@@ -29,6 +29,7 @@ from torch.utils._pytree import tree_leaves
 import torch
 from innkeeper import _C, mixed, module, placement, tensor
 from innkeeper._names import DEVICE
+from innkeeper.compat.settings import PredecessorSettings  # noqa: F401  (of the manager)
 from innkeeper.manager import manager, sizes_of, tensors_of
 from innkeeper.torch_patches.patch import apply
 from torch import Tensor, nn
