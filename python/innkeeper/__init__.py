@@ -92,6 +92,12 @@ __all__ = [
     "where",
 ]
 
+
+def __dir__() -> list[str]:
+    """The public names alone: what the package imports to make them is not offered for completion."""
+    return sorted(__all__)
+
+
 if launch.is_preloaded():  # a script that python -m innkeeper runs
     from innkeeper import cuda_compat
     from torch import nn as _nn

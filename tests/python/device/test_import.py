@@ -112,3 +112,10 @@ def test_this_process_is_no_bad_fork():
     import torch
 
     assert not torch.managed._is_in_bad_fork() and os.getpid() > 0
+
+
+def test_dir_shows_the_public_names_alone():
+    names = dir(innkeeper)
+    assert names == sorted(innkeeper.__all__) and all(hasattr(innkeeper, name) for name in names)
+    assert {"stats", "DeviceManager", "configure"} <= set(names)
+    assert not {"sys", "Path", "launch", "integrations", "_mixed"} & set(names)
