@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,16 @@ def test_which_libraries_are_adapted_is_told(machine: Machine):
     assert told["grade"] == "good" and told["what"] == "adapters for " + ", ".join(names)
     told = findings(machine, 0, INNKEEPER_LIBRARIES="off")["libraries"]
     assert told["grade"] == "hint" and told["cure"] == "unset INNKEEPER_LIBRARIES"
+
+
+def test_patches_of_pytorch_are_listed(machine: Machine):
+    done = machine.run("doctor", "--patches", "--json", "--python", sys.executable)
+    assert done.returncode == 0, done.stderr
+    rows = {row["target"]: row for row in json.loads(done.stdout)["patches"]}
+    assert rows["torch.Tensor.__dlpack_device__"]["applied"] and rows["torch.ops.load_library"]["upstream"]
+    assert "applied torch.ops.load_library\n" in machine.ok("doctor", "--patches", "--python", sys.executable)
+
+
+def test_patches_need_a_python(machine: Machine):
+    done = machine.run("doctor", "--patches", "--python", "/no/python")
+    assert done.returncode == 64 and "/no/python: No such file or directory" in done.stderr

@@ -1,14 +1,20 @@
 // innkeeper doctor: reports each known trouble with one line of cure.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <memory>
+#include <string>
 
 #include "cli/command.h"
 #include "cli/doctor/checks.h"
+#include "cli/python_beside.h"
 #include "cli/screen.h"
 
 namespace innkeeper::cli {
@@ -61,14 +67,37 @@ int doctor(bool json) {
   return trouble ? kTrouble : kDone;
 }
 
+struct Options {
+  bool json = false, patches = false;
+  std::string python = python_beside();
+};
+
+// Becomes the Python that has the package, since the table of patches is the package's.
+[[noreturn]] void list_patches(const Options& options) {
+  const std::array<const char*, 5> words = {options.python.c_str(), "-m", "innkeeper.torch_patches",
+                                            options.json ? "--json" : nullptr, nullptr};
+  execvp(words[0], const_cast<char* const*>(words.data()));
+  fail(kUsage, options.python + ": " + std::strerror(errno) + ": name the Python of innkeeper by --python");
+}
+
 }  // namespace
 
 void register_doctor(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("doctor", "Look for known trouble, each with one line of cure");
-  const auto json = std::make_shared<bool>(false);
-  command.add_flag("--json", *json, "As JSON, for programs");
+  const auto options = std::make_shared<Options>();
+  command.add_flag("--json", options->json, "As JSON, for programs");
+  CLI::Option* const patches = command.add_flag(
+      "--patches", options->patches, "List what import innkeeper changes in PyTorch and in libraries");
+  command
+      .add_option("--python", options->python,
+                  "Whose innkeeper lists its patches (the one beside this program)")
+      ->type_name("PYTHON")
+      ->needs(patches);
   command.footer("Ends with 1 if there is trouble; hints are none.");
-  on_run(command, [json] { return doctor(*json); });
+  on_run(command, [options] {
+    if (options->patches) list_patches(*options);
+    return doctor(options->json);
+  });
 }
 
 }  // namespace innkeeper::cli

@@ -23,6 +23,7 @@
 #include "cli/measure/gpu_rates.h"
 #include "cli/measure/links.h"
 #include "cli/measure/measure.h"
+#include "cli/python_beside.h"
 #include "cost/kept_rates.h"
 #include "lease/from_snapshot.h"
 #include "telemetry/visible.h"

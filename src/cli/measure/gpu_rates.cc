@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string_view>
 #include <system_error>
 
@@ -22,7 +21,6 @@
 namespace innkeeper::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // Time to import PyTorch from a slow disk and to create contexts on many GPUs.
@@ -83,13 +81,6 @@ bool ended(int child, int pipe, std::string& text) {
 }
 
 }  // namespace
-
-std::string python_beside() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path python = program.parent_path() / "python3";
-  return !error && fs::exists(python, error) ? python.string() : "python3";
-}
 
 Status measure_gpu_rates(const std::string& python) {
   const auto failed = [&](const std::string& why) {

@@ -8,11 +8,8 @@
 
 namespace innkeeper::cli {
 
-// Returns the Python beside this program, as in a virtual environment, else "python3", which PATH resolves.
-std::string python_beside();
-
-// Measures the GPUs that CUDA_VISIBLE_DEVICES names now, by `python -m innkeeper.measure_gpus`. The message
-// of a failure is the last line of its standard error.
+// Measures the GPUs that CUDA_VISIBLE_DEVICES names now, with `python -m innkeeper.measure_gpus`. The message
+// of a failure is the last line that it wrote on standard error.
 Status measure_gpu_rates(const std::string& python);
 
 }  // namespace innkeeper::cli

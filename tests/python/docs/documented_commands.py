@@ -244,6 +244,7 @@ TRIED: dict[str, Short | Elsewhere] = {
     "innkeeper status --json": Short("innkeeper status --json", '"schema": 1'),
     "innkeeper top": Elsewhere("tests/cli/test_top.py::test_shows_gpus_leases_and_plots_and_quits"),
     "innkeeper doctor": Elsewhere("tests/cli/test_doctor.py::test_a_good_machine_has_no_trouble"),
+    "innkeeper doctor --patches": Elsewhere("tests/cli/test_doctor.py::test_patches_of_pytorch_are_listed"),
     "innkeeper calibrate --show": Elsewhere(
         "tests/cli/test_calibrate.py::test_what_programs_measured_is_shown_and_cleared"
     ),
