@@ -37,7 +37,9 @@ from innkeeper.data_parallel import DataParallel  # noqa: E402
 from innkeeper.gpu_manager import GPUManager  # noqa: E402
 from innkeeper.leases import LeaseBusy, lease  # noqa: E402
 from innkeeper.manager import DeviceManager, configure, manager  # noqa: E402
+from innkeeper.measured import memory_allocated, statistics  # noqa: E402
 from innkeeper.module import ManagedModule  # noqa: E402
+from innkeeper.nodes import Node  # noqa: E402
 from innkeeper.placement import (  # noqa: E402
     evict,
     experiment,
@@ -68,6 +70,7 @@ __all__ = [
     "LeaseBusy",
     "ManagedModule",
     "ManagedTensor",
+    "Node",
     "NodeStats",
     "PeriodStats",
     "Stats",
@@ -80,11 +83,13 @@ __all__ = [
     "get_device",
     "lease",
     "manager",
+    "memory_allocated",
     "on",
     "pin",
     "prefetch",
     "record",
     "resident",
+    "statistics",
     "stats",
     "summary",
     "torch_patches",

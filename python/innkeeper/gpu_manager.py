@@ -11,6 +11,7 @@ from innkeeper.frameworks import tensorflow_gpu
 from innkeeper.gpu_rows import Row, rows_of
 from innkeeper.gpus import GPU, gpus
 from innkeeper.leases import mode_name
+from innkeeper.sizes import Size
 
 
 class GPUManager:
@@ -103,9 +104,9 @@ class GPUManager:
         mode: int | str = 0,
         key: Callable[[GPU], float] | None = None,
         n: int = 1,
-        memory: int | None = None,
-        exclusive: bool = False,
+        memory: Size | None = None,
         *,
+        exclusive: bool = False,
         wait: bool | float = False,
         growth: bool | None = None,
         fallback: str | None = None,
@@ -116,18 +117,23 @@ class GPUManager:
             ValueError: there is no such mode, or a method of one's own gives no list of GPUs.
 
         """
-        options: dict[str, Any] = {"wait": wait, "growth": growth, "fallback": fallback}
+        options: dict[str, Any] = {
+            "exclusive": exclusive,
+            "wait": wait,
+            "growth": growth,
+            "fallback": fallback,
+        }
         sort = getattr(self, f"_sort_by_{mode}", None) if isinstance(mode, str) else None
         is_ours = getattr(sort, "__func__", None) in (GPUManager._sort_by_power, GPUManager._sort_by_custom)
         if sort is not None and not is_ours and key is None:
             order = _uuids(sort(self.gpus), f"_sort_by_{mode}")
-            return auto_choice(mode, _by_rank(order), n, memory, exclusive, uuids=order, **options)
+            return auto_choice(mode, _by_rank(order), n, memory, uuids=order, **options)
         if key is None:
             try:
                 mode = mode_name(mode)
             except ValueError as error:
                 raise ValueError(f"{error}, and there is no method _sort_by_{mode}") from None
-        return auto_choice("free" if key else mode, key, n, memory, exclusive, **options)
+        return auto_choice("free" if key else mode, key, n, memory, **options)
 
     # To build on.
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from innkeeper import _C
 from innkeeper.gpus import GPU, gpus
 from innkeeper.renamed import arguments_renamed
+from innkeeper.sizes import Size, bytes_of
 
 LeaseBusy = _C.LeaseBusy
 """Not now: the message says what is left, who holds the rest, and who waits. Trying later may work."""
@@ -78,15 +79,15 @@ class Lease:
         """Gives it back. Again: does nothing."""
         self._granted.release()
 
-    def resize(self, memory: int) -> None:
-        """Changes how many bytes of each of its GPUs it has.
+    def resize(self, memory: Size) -> None:
+        """Changes how many bytes of each of its GPUs it has; ``"8GiB"`` is a number of bytes, too.
 
         Raises:
             LeaseBusy: there is not so much left, or parts of it are leased on; it stays as it was.
             ValueError: it has its GPUs whole.
 
         """
-        self._granted.resize(memory)
+        self._granted.resize(bytes_of(memory, "memory"))
 
     def renew(self, seconds: float) -> None:
         """Lets it expire that many seconds from now.
@@ -125,9 +126,9 @@ class Lease:
 @arguments_renamed(maker="vendor")
 def lease(
     n: int = 1,
-    memory: int | None = None,
-    exclusive: bool | None = None,
+    memory: Size | None = None,
     *,
+    exclusive: bool | None = None,
     mode: int | str = "free",
     key: Key | None = None,
     wait: bool | float = False,
@@ -138,31 +139,31 @@ def lease(
 ) -> Lease:
     """Leases GPUs, all ``n`` or none, from the GPUs that this process may use.
 
-    GPUs without a holder come first, then those with the best links between them, then the best by ``mode``
-    or ``key``. It changes no framework and no environment variable: ``auto_choice`` does.
+        GPUs without a holder come first, then those with the best links between them, then the best by ``mode``
+        or ``key``. It changes no framework and no environment variable: ``auto_choice`` does.
 
-    Args:
-        n: number of GPUs.
-        memory: bytes of each; without it GPUs are taken whole.
-        exclusive: whether to have the GPUs whole. Default: unless ``memory`` is given.
-        mode: ``"free"`` (most free memory) or 0, ``"ratio"`` (largest free part) or 1, ``"power"`` (least, of
-            its limit) or 2, ``"utilization"`` (least) or 3.
-        key: instead of ``mode``: called once with each :class:`innkeeper.gpus.GPU`; highest wins.
-        wait: seconds to wait in line, or for ever if ``True``.
-        expires: seconds after which the lease ends by itself.
-        job: a text that others see.
-        uuids: choose only among these.
-        vendor: ``"nvidia"`` or ``"amd"``. Several GPUs are always of one vendor.
+        Args:
+                n: number of GPUs.
+            memory: bytes of each, or ``"8GiB"``; without it GPUs are taken whole.
+                exclusive: whether to have the GPUs whole. Default: unless ``memory`` is given.
+            mode: ``"free"`` (most free memory) or 0, ``"ratio"`` (largest free part) or 1, ``"power"`` (least, of
+                its limit) or 2, ``"utilization"`` (least) or 3.
+            key: instead of ``mode``: called once with each :class:`innkeeper.gpus.GPU`; highest wins.
+            wait: seconds to wait in line, or for ever if ``True``.
+            expires: seconds after which the lease ends by itself.
+            job: a text that others see.
+            uuids: choose only among these.
+            vendor: ``"nvidia"`` or ``"amd"``. Several GPUs are always of one vendor.
 
-    Raises:
-        LeaseBusy: not available now; with ``wait``, not in time.
-        ValueError: it can never be granted, or makes no sense.
-        RuntimeError: no GPU can be seen or may be used.
-        OSError: the directory of leases cannot be used.
+        Raises:
+            LeaseBusy: not available now; with ``wait``, not in time.
+            ValueError: it can never be granted, or makes no sense.
+            RuntimeError: no GPU can be seen or may be used.
+            OSError: the directory of leases cannot be used.
 
     """
-    if memory is not None and not isinstance(memory, int):
-        raise TypeError(f"memory is an int, a number of bytes such as 8 << 30; got {memory!r}")
+    if memory is not None:
+        memory = bytes_of(memory, "memory")
     by = mode_name(mode)
     if not isinstance(n, int) or isinstance(n, bool):
         raise TypeError(f"n is an int, how many GPUs; got {n!r}")

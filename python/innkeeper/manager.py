@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from torch.optim import Optimizer
@@ -13,13 +13,15 @@ import torch
 from innkeeper import _C, device_copies, placement, report
 from innkeeper import mixed as mixed_operands
 from innkeeper.compat.settings import PredecessorSettings
+from innkeeper.nodes import Node, as_text
+from innkeeper.sizes import Size, bytes_of
 from torch import Tensor, nn
 
 _making = threading.Lock()
 
 
 def configure(
-    nodes: str = "auto",
+    nodes: str | Node | Sequence[str | Node] = "auto",
     *,
     soft_placement: bool | None = None,
     growth: bool | None = None,
@@ -34,7 +36,7 @@ def configure(
 
     Args:
         nodes: as in ``"sim:2x64MiB,host:1GiB,disk:PATH:8GiB"``; sizes are ``B`` to ``TiB``.
-            ``auto`` is the visible GPUs, then the host.
+            ``auto`` is the visible GPUs, then the host. Or ``innkeeper.Node`` objects, one or a list.
         soft_placement: sets ``DeviceManager.soft_placement`` too. None: leaves it unchanged.
         growth: whether the GPUs' memory is taken as it is needed, or each GPU's whole budget at once, so
             that no other process gets it. None: unchanged; initially ``INNKEEPER_GROWTH``, else True.
@@ -55,8 +57,7 @@ def configure(
             machine has; or managed tensors or exposed memory are alive, so that it is too late.
 
     """
-    if not isinstance(nodes, str):
-        raise TypeError(f"nodes is a str such as 'sim:2x64MiB,host:1GiB', got {type(nodes).__name__}")
+    wanted = as_text(nodes)
     if devices not in (None, "one", "each") or (devices == "one" and _C.has_device_per_node()):
         fixed = ', and "each" stays for the rest of the process' if _C.has_device_per_node() else ""
         raise ValueError(f'devices is "one" or "each"{fixed}; got {devices!r}')
@@ -75,7 +76,7 @@ def configure(
     if growth is not None:
         _C.set_growth(growth)  # the machine is made with it
     try:
-        _C.configure(nodes)
+        _C.configure(wanted)
     except BaseException:
         _C.set_growth(before)
         raise
@@ -129,17 +130,15 @@ class DeviceManager(PredecessorSettings):
             raise ValueError(f"there is no node {node!r}; the nodes are {', '.join(nodes)}")
         return nodes[node].budget
 
-    def set_budget(self, node: str, nbytes: int) -> None:
-        """Limits ``node`` to ``nbytes`` bytes; bytes beyond them are evicted.
+    def set_budget(self, node: str, nbytes: Size) -> None:
+        """Limits ``node`` to ``nbytes`` bytes, or ``"64MiB"``; bytes beyond them are evicted.
 
         Raises:
             ValueError: no such node, no positive number, or more than its capacity.
             torch.OutOfMemoryError: more than that is pinned.
 
         """
-        if not isinstance(nbytes, int):
-            raise TypeError(f"nbytes is an int, a number of bytes such as 64 << 20; got {nbytes!r}")
-        _C.set_budget(node, nbytes)
+        _C.set_budget(node, bytes_of(nbytes, "nbytes"))
 
     @property
     def reserve(self) -> float:
@@ -170,6 +169,29 @@ class DeviceManager(PredecessorSettings):
         _C.set_soft_placement(soft)
 
     @property
+    def planning(self) -> bool:
+        """Whether movement is planned where a program repeats its steps; see ``configure``."""
+        return _C.planning()
+
+    @planning.setter
+    def planning(self, on: bool) -> None:
+        _C.set_planning(on)
+
+    @property
+    def recompute(self) -> bool:
+        """Whether a plan may recompute results in place of copying them; see ``configure``."""
+        return _C.recompute()
+
+    @recompute.setter
+    def recompute(self, on: bool) -> None:
+        _C.set_recompute(on)
+
+    @property
+    def growth(self) -> bool:
+        """Whether GPUs' memory is taken as it is needed; ``configure`` sets it, before the first use."""
+        return _C.growth()
+
+    @property
     def policy(self) -> str:
         """The order in which replicas are evicted.
 
@@ -184,7 +206,7 @@ class DeviceManager(PredecessorSettings):
         """Bytes that the objects need on a node: each tensor, and as much again if it needs a gradient."""
         return sum(map(self.size_heuristic, sizes_of(objects)))
 
-    def find_device(self, nbytes: int, disperse: bool = False) -> str:
+    def find_device(self, nbytes: Size, *, disperse: bool = False) -> str:
         """The node that best fits ``nbytes`` bytes more; the name can be given to ``innkeeper.on``.
 
         A node has free space if the bytes fit beside its pinned blocks, since all others can be evicted. If
@@ -192,7 +214,7 @@ class DeviceManager(PredecessorSettings):
         if ``soft_placement``.
 
         Args:
-            nbytes: number of bytes, for instance ``size_estimate(model)``.
+            nbytes: number of bytes, for instance ``size_estimate(model)``, or ``"64MiB"``.
             disperse: spread over the nodes by the number of threads that prefer each, instead of by free
                 bytes.
 
@@ -200,6 +222,7 @@ class DeviceManager(PredecessorSettings):
             torch.OutOfMemoryError: no node has free space, and ``soft_placement`` is off.
 
         """
+        nbytes = bytes_of(nbytes, "nbytes")
         for attempt in range(self.retry_limit + 1):
             if attempt:
                 time.sleep(self.wait_time)

@@ -132,7 +132,7 @@ class ManagedModule(nn.Module):
 
         """
         if device is None and disperse is not None:
-            device = manager().find_device(manager().size_estimate(self), disperse)
+            device = manager().find_device(manager().size_estimate(self), disperse=disperse)
         return placement.brought(self, device)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:

@@ -15,6 +15,7 @@ from typing import overload
 import torch
 from innkeeper import _C
 from innkeeper._names import DEVICE
+from innkeeper.sizes import Size, bytes_of
 from torch import Tensor, nn
 
 _experiment_numbers = itertools.count()
@@ -112,13 +113,15 @@ def evict(x: Tensor | nn.Module) -> None:
 
 
 @overload
-def resident(x: Tensor, node: str | None = None, write: bool = False) -> AbstractContextManager[Tensor]: ...
+def resident(
+    x: Tensor, node: str | None = None, *, write: bool = False
+) -> AbstractContextManager[Tensor]: ...
 @overload
 def resident(
-    x: nn.Module, node: str | None = None, write: bool = False
+    x: nn.Module, node: str | None = None, *, write: bool = False
 ) -> AbstractContextManager[dict[str, Tensor]]: ...
 def resident(
-    x: Tensor | nn.Module, node: str | None = None, write: bool = False
+    x: Tensor | nn.Module, node: str | None = None, *, write: bool = False
 ) -> AbstractContextManager[Tensor] | AbstractContextManager[dict[str, Tensor]]:
     """A context with the real tensor behind ``x``, for a custom kernel; until it ends, that stays in place.
 
@@ -247,7 +250,7 @@ def on(node: str) -> Iterator[str]:
 
 
 @contextmanager
-def experiment(name: str | None = None, memory: int | None = None) -> Iterator[str]:
+def experiment(name: str | None = None, memory: Size | None = None) -> Iterator[str]:
     """One of many experiments: a preferred node (the least loaded) and a random stream, for this thread.
 
     ``torch.manual_seed`` inside seeds its stream, and its random numbers on the device do not depend on other
@@ -256,14 +259,14 @@ def experiment(name: str | None = None, memory: int | None = None) -> Iterator[s
 
     Args:
         name: for logs; by default a number is given.
-        memory: bytes that it expects to need, so that experiments spread over the nodes by size.
+        memory: bytes, or ``"8GiB"``, that it expects to need, so that experiments spread by size.
 
     Yields:
         The experiment's name.
 
     """
     name = f"experiment-{next(_experiment_numbers)}" if name is None else name
-    token = _C.enter_experiment(name, memory)
+    token = _C.enter_experiment(name, None if memory is None else bytes_of(memory, "memory"))
     try:
         yield name
     finally:

@@ -61,7 +61,7 @@ class ManagedTensor(Tensor, metaclass=_ManagedMeta):
         return torch.tensor(data, device=DEVICE, **options)
 
     @staticmethod
-    def wrap(x: Tensor, disperse: bool | None = None) -> Tensor:
+    def wrap(x: Tensor, *, disperse: bool | None = None) -> Tensor:
         """``x`` on the managed device: ``x`` itself if it is there, else a copy through which gradients flow.
 
         Args:
@@ -203,7 +203,7 @@ def _node_for(x: Tensor, disperse: bool | None) -> str | None:
 
     if disperse is None or _C.is_managed(x.device):
         return None
-    return manager().find_device(manager().size_estimate(x), disperse)
+    return manager().find_device(manager().size_estimate(x), disperse=disperse)
 
 
 def _made(data: tuple[Any, ...], options: dict[str, Any]) -> Tensor:

@@ -226,7 +226,7 @@ BAD_CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "configure in use": (lambda: (x(), innkeeper.configure("host:64MiB")), ValueError,
                          "configure: 1 managed storages are alive; configure the nodes before the first tensor, or after"
                          " the last is gone"),
-    "configure, no text": (lambda: innkeeper.configure(5), TypeError, "nodes is a str such as 'sim:2x64MiB,host:1GiB', got int"),
+    "configure, no text": (lambda: innkeeper.configure(5), TypeError, "nodes is a str such as 'sim:2x64MiB,host:1GiB', an innkeeper.Node or a list of these, got int"),
     "shape": (lambda: x() @ torch.ones(3, 3, device="managed"), RuntimeError,
               "mat1 and mat2 shapes cannot be multiplied (1x4 and 3x3)"),
 }  # fmt: skip

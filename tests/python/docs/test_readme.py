@@ -29,7 +29,7 @@ assert now["evictions"] > 0 and now["fetches"] > 0, now
 for node in now["nodes"].values():
     assert node["peak"] <= node["budget"] and node["resident"] == node["recount"], node
 """
-RUN = (README, ROOT / "docs" / "using.md", ROOT / "docs" / "planning.md")
+RUN = (README, *(ROOT / "docs" / name for name in ("python.md", "using.md", "planning.md")))
 PYTHON = [fence.line for fence in fences(README) if fence.language == "python"]
 
 

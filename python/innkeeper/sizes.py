@@ -1,0 +1,35 @@
+"""Sizes as a program writes them: a number of bytes, or a text such as ``"8GiB"``."""
+
+from __future__ import annotations
+
+import re
+
+Size = int | str
+"""Bytes, or a number with ``B``, ``KiB``, ``MiB``, ``GiB`` or ``TiB``: ``"8GiB"``, ``"1.5 GiB"``."""
+
+_SHIFTS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)\s*")
+
+
+def bytes_of(size: Size, name: str) -> int:
+    """The bytes of a size.
+
+    Args:
+        size: as ``Size`` says.
+        name: the argument's name, for errors.
+
+    Raises:
+        TypeError: it is neither an int nor a str.
+        ValueError: the text is no size.
+
+    """
+    if isinstance(size, int) and not isinstance(size, bool):
+        return size
+    if not isinstance(size, str):
+        raise TypeError(f'{name} is an int, a number of bytes such as 8 << 30, or "8GiB"; got {size!r}')
+    found = _TEXT.fullmatch(size)
+    if found is None:
+        raise ValueError(f'{name} is {size!r}: expected a number with B, KiB, MiB, GiB or TiB, as in "8GiB"')
+    number, unit = found.groups()
+    whole, _, part = number.partition(".")
+    return (int(whole + part) << _SHIFTS[unit]) // 10 ** len(part)
