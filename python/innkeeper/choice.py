@@ -135,38 +135,38 @@ def auto_choice(
 ) -> Choice:
     """Chooses ``n`` GPUs, for the context or for the rest of the process, and leases them.
 
-        GPUs without another choice or lease come first. With ``memory`` this process alone is promised that many
-        bytes of each GPU, from now until the choice ends. Without it, other programs only see that the GPU is in
-        use.
+    GPUs without another choice or lease come first. With ``memory`` this process alone is promised that many
+    bytes of each GPU, from now until the choice ends. Without it, other programs only see that the GPU is in
+    use.
 
-        Before CUDA is started in this process, ``CUDA_VISIBLE_DEVICES`` is set to the chosen GPUs, until the
-        choice ends. After that use ``choice.device``, whose ordinal is CUDA's. Frameworks that the program has
-        imported follow the choice: their memory is limited to ``memory``, and inside ``with`` the first GPU is
-        the current one of PyTorch, TensorFlow and JAX. The choice imports none of them. It prints the chosen
-        GPUs, the reason and the figures of the other GPUs on standard error, unless ``INNKEEPER_LOG`` is ``warn``
-        or ``error``::
+    Before CUDA is started in this process, ``CUDA_VISIBLE_DEVICES`` is set to the chosen GPUs, until the
+    choice ends. After that use ``choice.device``, whose ordinal is CUDA's. Frameworks that the program has
+    imported follow the choice: their memory is limited to ``memory``, and inside ``with`` the first GPU is
+    the current one of PyTorch, TensorFlow and JAX. The choice imports none of them. It prints the chosen
+    GPUs, the reason and the figures of the other GPUs on standard error, unless ``INNKEEPER_LOG`` is ``warn``
+    or ``error``::
 
-            with innkeeper.auto_choice(memory=8 << 30) as gpu:
-                model.to(gpu.device)
+        with innkeeper.auto_choice(memory=8 << 30) as gpu:
+            model.to(gpu.device)
 
-        Args:
-            mode: ``0`` or ``"free"`` (most free memory), ``1`` or ``"ratio"`` (largest free part), ``2`` or
-                ``"power"`` (least, of its limit), ``3`` or ``"utilization"`` (least).
-            key: instead of ``mode``: called with each :class:`innkeeper.gpus.GPU`; highest wins.
-                n: number of GPUs; all or none.
-            memory: bytes of each, or ``"8GiB"``. A CUDA context takes some hundred MiB of them.
-            exclusive: no other program may use the GPUs.
-            wait: seconds to wait in line, or for ever if ``True``.
-                growth: whether PyTorch and JAX take ``memory`` as they need it, or all at once when they start, so
-                that not even a process without a lease gets it. ``None``: the frameworks' own behaviour: PyTorch
-                as needed, JAX at once. TensorFlow takes a limited memory at once.
-            uuids: choose only among these.
-            fallback: ``"cpu"``: if no GPU can be seen or may be used, choose the CPU and say so.
+    Args:
+        mode: ``0`` or ``"free"`` (most free memory), ``1`` or ``"ratio"`` (largest free part), ``2`` or
+            ``"power"`` (least, of its limit), ``3`` or ``"utilization"`` (least).
+        key: instead of ``mode``: called with each :class:`innkeeper.gpus.GPU`; highest wins.
+            n: number of GPUs; all or none.
+        memory: bytes of each, or ``"8GiB"``. A CUDA context takes some hundred MiB of them.
+        exclusive: no other program may use the GPUs.
+        wait: seconds to wait in line, or for ever if ``True``.
+            growth: whether PyTorch and JAX take ``memory`` as they need it, or all at once when they start, so
+            that not even a process without a lease gets it. ``None``: the frameworks' own behaviour: PyTorch
+            as needed, JAX at once. TensorFlow takes a limited memory at once.
+        uuids: choose only among these.
+        fallback: ``"cpu"``: if no GPU can be seen or may be used, choose the CPU and say so.
 
-        Raises:
-            LeaseBusy: not available now; with ``wait``, not in time. The message contains the figures.
-            ValueError: it can never be granted, or makes no sense, as ``growth=False`` without ``memory``.
-            RuntimeError: no GPU can be seen or may be used.
+    Raises:
+        LeaseBusy: not available now; with ``wait``, not in time. The message contains the figures.
+        ValueError: it can never be granted, or makes no sense, as ``growth=False`` without ``memory``.
+        RuntimeError: no GPU can be seen or may be used.
 
     """
     if growth is False and memory is None:

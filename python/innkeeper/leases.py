@@ -139,27 +139,27 @@ def lease(
 ) -> Lease:
     """Leases GPUs, all ``n`` or none, from the GPUs that this process may use.
 
-        GPUs without a holder come first, then those with the best links between them, then the best by ``mode``
-        or ``key``. It changes no framework and no environment variable: ``auto_choice`` does.
+    GPUs without a holder come first, then those with the best links between them, then the best by ``mode``
+    or ``key``. It changes no framework and no environment variable: ``auto_choice`` does.
 
-        Args:
-                n: number of GPUs.
-            memory: bytes of each, or ``"8GiB"``; without it GPUs are taken whole.
-                exclusive: whether to have the GPUs whole. Default: unless ``memory`` is given.
-            mode: ``"free"`` (most free memory) or 0, ``"ratio"`` (largest free part) or 1, ``"power"`` (least, of
-                its limit) or 2, ``"utilization"`` (least) or 3.
-            key: instead of ``mode``: called once with each :class:`innkeeper.gpus.GPU`; highest wins.
-            wait: seconds to wait in line, or for ever if ``True``.
-            expires: seconds after which the lease ends by itself.
-            job: a text that others see.
-            uuids: choose only among these.
-            vendor: ``"nvidia"`` or ``"amd"``. Several GPUs are always of one vendor.
+    Args:
+            n: number of GPUs.
+        memory: bytes of each, or ``"8GiB"``; without it GPUs are taken whole.
+            exclusive: whether to have the GPUs whole. Default: unless ``memory`` is given.
+        mode: ``"free"`` (most free memory) or 0, ``"ratio"`` (largest free part) or 1, ``"power"`` (least, of
+            its limit) or 2, ``"utilization"`` (least) or 3.
+        key: instead of ``mode``: called once with each :class:`innkeeper.gpus.GPU`; highest wins.
+        wait: seconds to wait in line, or for ever if ``True``.
+        expires: seconds after which the lease ends by itself.
+        job: a text that others see.
+        uuids: choose only among these.
+        vendor: ``"nvidia"`` or ``"amd"``. Several GPUs are always of one vendor.
 
-        Raises:
-            LeaseBusy: not available now; with ``wait``, not in time.
-            ValueError: it can never be granted, or makes no sense.
-            RuntimeError: no GPU can be seen or may be used.
-            OSError: the directory of leases cannot be used.
+    Raises:
+        LeaseBusy: not available now; with ``wait``, not in time.
+        ValueError: it can never be granted, or makes no sense.
+        RuntimeError: no GPU can be seen or may be used.
+        OSError: the directory of leases cannot be used.
 
     """
     if memory is not None:

@@ -14,8 +14,8 @@
 #include "fuzz/input.h"
 #include "lease/record.h"
 #include "queue/store.h"
-#include "support/temporary_queue_directory.h"
 #include "support/temporary_directory.h"
+#include "support/temporary_queue_directory.h"
 
 namespace {
 

@@ -148,19 +148,20 @@ def _load_library(spec: ModuleSpec) -> None:
 
 @pytest.mark.parametrize("load", [_import_compiled, _load_library])
 def test_those_of_a_compiled_library_that_is_loaded_later(load: Callable[[ModuleSpec], None]):
+    name = f"innkeeper{load.__name__}"
     library_class: Any = torch.library.Library
     define, impl = library_class.define.__wrapped__, library_class.impl.__wrapped__
-    # Registers as C++ does, without a notice to Innkeeper.
-    with torch.library._scoped_library("innkeeper_module", "DEF") as library:
+    # As C++ registers, which tells nobody.
+    with torch.library._scoped_library(name, "DEF") as library:
         define(library, "which(Tensor x) -> int")
         impl(library, "which", lambda x: 0, "CompositeExplicitAutograd")
         impl(library, "which", lambda x: 1 if x.device.type == "cpu" else 2, "CPU")
         x = torch.ones(3, device="managed")
-        assert torch.ops.innkeeper_module.which(x) == 0
+        assert getattr(torch.ops, name).which(x) == 0
         spec = importlib.util.find_spec("_queue")
         assert spec is not None
         load(spec)
-        assert torch.ops.innkeeper_module.which(x) == 1
+        assert getattr(torch.ops, name).which(x) == 1
 
 
 EARLIER = """
