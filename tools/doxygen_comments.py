@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 WHOLE = re.compile(r"(\s*)//(?: |$)(.*)")
-BEHIND = re.compile(r"(\s*[^\s}].*[;,{}()\w])\s+// (.*)")  # behind a closing brace it names the scope
+BEHIND = re.compile(r"(\s*[^\s}].*[;,{}()\w])\s+// (.*)")  # No comment behind }: it names the scope.
 SCOPE = re.compile(r"\b(?:namespace|class|struct|enum)\b")
 
 
@@ -23,7 +23,7 @@ class Scopes:
 
     def __init__(self) -> None:
         self.open: list[bool] = []  # whether each is a namespace's or a type's
-        self.head = ""  # since the last brace or semicolon
+        self.head = ""  # The text after the last brace or semicolon.
 
     def read(self, code: str) -> None:
         """Goes over one line without its comment."""

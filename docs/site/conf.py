@@ -79,7 +79,7 @@ def read_google_style(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Adds what no setting can say."""
+    """Adds the parts that no setting covers."""
     app.add_lexer("errors", TextLexer)  # docs/settings.md: a setting, then the error that it gives
     app.connect("doctree-read", link_directories)
     app.connect("autodoc-process-docstring", read_google_style)

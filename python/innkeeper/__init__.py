@@ -99,7 +99,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """The public names alone: what the package imports to make them is not offered for completion."""
+    """The public names alone: modules that the package imports are not offered for completion."""
     return sorted(__all__)
 
 

@@ -153,11 +153,11 @@ def auto_choice(
         mode: ``0`` or ``"free"`` (most free memory), ``1`` or ``"ratio"`` (largest free part), ``2`` or
             ``"power"`` (least, of its limit), ``3`` or ``"utilization"`` (least).
         key: instead of ``mode``: called with each :class:`innkeeper.gpus.GPU`; highest wins.
-            n: number of GPUs; all or none.
+        n: number of GPUs; all or none.
         memory: bytes of each, or ``"8GiB"``. A CUDA context takes some hundred MiB of them.
         exclusive: no other program may use the GPUs.
         wait: seconds to wait in line, or for ever if ``True``.
-            growth: whether PyTorch and JAX take ``memory`` as they need it, or all at once when they start, so
+        growth: whether PyTorch and JAX take ``memory`` as they need it, or all at once when they start, so
             that not even a process without a lease gets it. ``None``: the frameworks' own behaviour: PyTorch
             as needed, JAX at once. TensorFlow takes a limited memory at once.
         uuids: choose only among these.

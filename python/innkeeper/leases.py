@@ -143,9 +143,9 @@ def lease(
     or ``key``. It changes no framework and no environment variable: ``auto_choice`` does.
 
     Args:
-            n: number of GPUs.
+        n: number of GPUs.
         memory: bytes of each, or ``"8GiB"``; without it GPUs are taken whole.
-            exclusive: whether to have the GPUs whole. Default: unless ``memory`` is given.
+        exclusive: whether to have the GPUs whole. Default: unless ``memory`` is given.
         mode: ``"free"`` (most free memory) or 0, ``"ratio"`` (largest free part) or 1, ``"power"`` (least, of
             its limit) or 2, ``"utilization"`` (least) or 3.
         key: instead of ``mode``: called once with each :class:`innkeeper.gpus.GPU`; highest wins.

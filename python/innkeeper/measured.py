@@ -1,4 +1,4 @@
-"""Memory of one node, and what was done inside a ``with`` block."""
+"""The memory of one node, and the counters of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from innkeeper import _C
 from innkeeper.report import stats
 from innkeeper.stats_types import NodeStats, ReadOnly, Stats
 
-_NOW = {"budget", "resident", "peak", "replicas", "pinned", "recount"}  # of a node; no counters
-_LAST = {"period", "bytes_bound", "time_bound", "nodes"}  # of the last period, and what is counted by node
+_NOW = {"budget", "resident", "peak", "replicas", "pinned", "recount"}  # A node's levels.
+_LAST = {"period", "bytes_bound", "time_bound", "nodes"}  # Values of the last period, and counters by node.
 
 
 def memory_allocated(node: str | None = None) -> int:
@@ -38,7 +38,7 @@ def memory_allocated(node: str | None = None) -> int:
 
 
 class statistics:
-    """What is done inside the ``with`` block, by all threads. Nothing is reset.
+    """The counters of the ``with`` block, by all threads. Nothing is reset.
 
     ::
 

@@ -1,4 +1,4 @@
-"""What the engine has done, as objects and as text."""
+"""The engine's statistics, as objects and as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_MOVED = 12  # lines about blocks moved in a period
 
 
 def stats() -> Stats:
-    """What was done since the last ``manager().reset_stats()``: counts, bytes and seconds; see ``Stats``.
+    """The counters since the last ``manager().reset_stats()``: counts, bytes and seconds; see ``Stats``.
 
     The result is read by attributes, ``stats().nodes["host"].peak``, and as a mapping,
     ``stats()["nodes"]["host"]["peak"]``. It does not change afterwards.

@@ -23,7 +23,7 @@ class ReadOnly(dict[str, Value]):
     __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How it is pickled and copied: by what it is made from."""
+        """Pickles and copies the object by the values that it is made from."""
         return type(self), (dict(self),)
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class PeriodStats(_Record):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stats(_Record):
-    """What was done since the last ``manager().reset_stats()``, and what is on the nodes now."""
+    """The counters since the last ``manager().reset_stats()``, and the nodes' memory now."""
 
     former: ClassVar[dict[str, str]] = {"round": "period", "planned_rounds": "planned_periods"}
 

@@ -14,7 +14,7 @@ def put(owner: Any, **meanings: Any) -> None:
     """Sets the attributes of ``owner``: a module or a class that the table of patches has rows for."""
     path = owner.__name__ if isinstance(owner, ModuleType) else f"{owner.__module__}.{owner.__qualname__}"
     for name, meaning in meanings.items():
-        if path.startswith("innkeeper."):  # what this package has put there is no patch
+        if path.startswith("innkeeper."):  # The package's own attribute is no patch.
             setattr(owner, name, meaning)
             continue
         place = Place(lambda: None, functools.partial(setattr, owner, name))

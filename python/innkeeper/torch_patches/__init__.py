@@ -3,7 +3,7 @@
 The device is the interface: a change to PyTorch's Python code is made only where PyTorch goes by names of
 devices that no device can join, or keeps no hook. ``PATCHES`` declares each, with its reason, the versions
 that need it, the test that fails without it, and the change to PyTorch that would end it. ``patch`` and
-``apply`` make them, and refuse what is not declared; ``installed()`` gives those of this process::
+``apply`` make them, and refuse an undeclared change; ``installed()`` gives those of this process::
 
     >>> "torch.Tensor.__dlpack_device__" in innkeeper.torch_patches.installed()
     True

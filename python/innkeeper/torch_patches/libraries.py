@@ -1,6 +1,6 @@
 """The patches of libraries, which the adapters in ``integrations`` make when a library is imported.
 
-Each adapter's text says what the library would need itself.
+Each adapter's text names the change to the library that would end it.
 """
 
 from __future__ import annotations

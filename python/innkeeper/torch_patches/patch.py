@@ -137,7 +137,7 @@ def patch(target: str, make: Callable[[Any], Any], place: Place | None = None) -
 
 
 def put(target: str, value: Any, place: Place | None = None) -> bool:
-    """``patch`` with what is to stand there."""
+    """``patch`` with the new object itself."""
     return patch(target, lambda _: value, place)
 
 

@@ -12,7 +12,7 @@ Bytes fair_part(Bytes room, std::span<const Bytes> others) {
   Bytes left = room;
   auto sharing = static_cast<int64_t>(wanted.size()) + 1;
   for (const Bytes want : wanted) {
-    if (want.count() > left.count() / sharing) break;  // this one and all that follow have equal parts
+    if (want.count() > left.count() / sharing) break;  // This one and all that follow get equal shares.
     left -= want;
     --sharing;
   }
@@ -67,12 +67,12 @@ ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, cons
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
   for (auto& bytes : place->demand)
     bytes.store(plan::WorkingSet::kUnknown.count(), std::memory_order_relaxed);
-  // Who asks whether it is over looks into it.
+  // The last store: a thread that reads `life` finds the fields above.
   place->life.store(thread.life.get(), std::memory_order_release);
   return place;
 }
 
-// A free one, or that of a thread that has ended; else the one that has done nothing for longest, if long.
+// A free tracker, or that of a thread that has ended; else the one that has been idle longest, if for long.
 ProgramTracker* ProgramTrackers::place_for(Stamp now) {
   ProgramTracker* oldest = nullptr;
   for (ProgramTracker& tracker : trackers_) {

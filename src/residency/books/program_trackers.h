@@ -1,16 +1,17 @@
-// The programs that are followed: one a thread, each with a planner of its own, so that experiments side by
-// side are each planned for (docs/design/plans.md). And which program a block belongs to.
+// The programs that are followed, one a thread, each with a planner of its own: so concurrent experiments are
+// each planned for (docs/design/plans.md). Also the program that a block belongs to.
 //
-// A thread's program is followed from its first operator on where no other is, and after some hundred
-// operators beside others, since most threads are no programs: they copy a batch, or sum gradients. Where all
-// places are taken it gets that of a thread that has ended, or of a program that has done nothing for long.
+// A thread's program is followed from its first operator on if no other program is, else after some hundred
+// operators: most threads are no programs, they copy a batch or sum gradients. Where all places are taken, a
+// new program replaces that of a thread that has ended, or one that has been idle for long.
 //
-// A block is planned for by one program, as its name says. The program that uses it next takes it over, a few
-// times: what one thread made another one trains. What several go on using stays where it is then, and the
-// others know nothing of it; until that thread ends.
+// One program plans for a block: the one that the block's name says. The next program that uses the block
+// takes it over, a few times: one thread creates a model, another trains it. A block that several programs go
+// on using then stays with the last one until its thread ends, and the others do not plan for it.
 //
-// Thread safety: all methods. A program's lock comes before Engine's, and is held while what is planned is
-// started; no thread waits for a second one while holding one.
+// Thread safety: every function.
+// Locks: a tracker's mutex comes before engine_mutex, and is held while planned moves start. No thread waits
+// for a second tracker's mutex while it holds one.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@ namespace innkeeper {
 struct ThreadLife;
 struct ThreadState;
 
-// Of a block: its program and its name there, and how often it was taken over. 0: it has none.
+// A block's program, its name in that program, and how often it was taken over; 0 if no program knows it.
 class BlockName {
  public:
   BlockName() = default;
@@ -50,7 +51,7 @@ class BlockName {
 
   static constexpr int kNameBits = 44;  // Half a year of births, a million a second.
   static constexpr int kProgramBits = 16;
-  static constexpr int64_t kMostTimes = 7;  // three bits, and none for a sign
+  static constexpr int64_t kMostTimes = 7;  // Three bits; the sign stays 0.
   static constexpr int64_t kMostPrograms = (int64_t{1} << kProgramBits) - 1;
 
  private:
@@ -64,8 +65,9 @@ struct ProgramTracker {
   int64_t arrived_before IK_GUARDED_BY(mutex) = 0;        // Bytes that arrived before the period.
   int64_t arrived_in_period IK_GUARDED_BY(mutex) = 0;     // Bytes of the last period followed to its end.
   std::array<ComputeTime, kMaxNodes> time_before IK_GUARDED_BY(mutex);  // Clocks at the begin of the period.
-  std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};  // an operator, in seconds
-  double host_before IK_GUARDED_BY(mutex) = 0;                          // the host's clock; 0: unknown
+  std::array<double, kMaxNodes> kernels_before IK_GUARDED_BY(mutex){};  // After the last operator, seconds.
+  double host_before IK_GUARDED_BY(mutex) =
+      0;  // The host's clock after the last operator, seconds; 0: unknown.
   std::array<double, kMaxNodes> recomputed_in_period
       IK_GUARDED_BY(mutex){};                  // Recomputed part in the period, seconds.
   ComputeTime in_period IK_GUARDED_BY(mutex);  // Time of the last period followed to its end.
@@ -76,8 +78,8 @@ struct ProgramTracker {
   std::atomic<const ThreadLife*> life{nullptr};  // Life of the thread; null: none yet.
   std::atomic<int64_t> program{0};               // Number of the program, from 1.
   std::atomic<Stamp> last{0};                    // Stamp of the last operator.
-  std::atomic<int64_t> arrived{0};               // bytes of its blocks, moved to where they are used
-  std::atomic<bool> may_drop_next{true};         // Planner::may_drop_next(), behind its last operator
+  std::atomic<int64_t> arrived{0};               // Bytes of its blocks that arrived where operators use them.
+  std::atomic<bool> may_drop_next{true};         // Planner::may_drop_next() after the last operator.
   // By node: the last operator there, and the bytes that a period has a use for there (plan::WorkingSet).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
@@ -93,23 +95,24 @@ struct PlanningStats {
 
 class ProgramTrackers {
  public:
-  // What a tracker's planner may plan with at a node.
+  // Bytes of a node that a tracker's planner may plan with.
   using Room = std::function<Bytes(const ProgramTracker&, NodeId)>;
 
   ProgramTracker* of_thread(const ThreadState& thread);  // null if it has none
   ProgramTracker* of_program(int64_t program);           // null if nothing is followed under that number
-  // By whatever thread: what waited for a disk the engine's own one brings.
+  // Called by any thread: the mover's own thread brings blocks that waited for a disk.
   void arrived(BlockName block, Bytes size);
-  // Whose period is told of: the thread's, if it has done one; else that of who did something last; null if
-  // nobody's.
+  // The tracker whose period is reported: the thread's, if it has completed one; else the last active one.
+  // Null if there is none.
   const ProgramTracker* shown_to(const ThreadState& thread) const;
-  // One for a thread that has none, at an operator of its; null if it is to have none yet.
+  // A tracker for a thread that has none, at one of its operators; null if it gets none yet.
   ProgramTracker* give_place(ThreadState& thread, Stamp now, const Room& room, plan::Planner::About about)
       IK_EXCLUDES(mutex_);
   // Whether another thread's program is busy at a node.
   bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;
-  // What a tracker may have of the room at a node: all that others who are busy do not need there, and as
-  // much as each of them where that is more. A program whose needs are unknown needs all where it is busy.
+  // The tracker's share of `room` bytes at a node: all that busy programs do not need there, or as much as
+  // each of them where that is more. A program whose working set is unknown needs all bytes of a node where
+  // it is busy.
   Bytes part(const ProgramTracker& tracker, NodeId node, Bytes room, Stamp now) const;
 
   // Whether movement may be planned, and whether operators' accesses are followed for that: from the first
@@ -126,7 +129,7 @@ class ProgramTrackers {
     if (!on) stop_following();
   }
 
-  // All of them find their periods again.
+  // Every tracker searches for its period again.
   void interrupt();
 
   // From now on plans of long periods are made on a thread of its own. Before the first place is given.
@@ -137,8 +140,9 @@ class ProgramTrackers {
 
  private:
   static constexpr size_t kFollowed = 8;
-  static constexpr int64_t kStrange = 512;        // operators, before one beside others is followed
-  static constexpr Stamp kBusy = Stamp{1} << 14;  // operators of all, since its last one at a node
+  static constexpr int64_t kStrange = 512;  // Operators before a program beside others is followed.
+  static constexpr Stamp kBusy = Stamp{1}
+                                 << 14;  // Operators of all threads since the program's last one at a node.
   static constexpr Stamp kForgotten = Stamp{1}
                                       << 18;  // Stamps without an operator after which its place is free.
 
@@ -154,8 +158,9 @@ class ProgramTrackers {
   std::array<ProgramTracker, kFollowed> trackers_;
 };
 
-// Parts a room among those that want so much of it: one that wants less than an equal part leaves the rest to
-// the others. What is left for one who wants all that can be had.
+// The fair share of `room` bytes for a program that could use all of them, beside programs whose working sets
+// are `others`: a program whose working set is smaller than an equal share gives the remainder to the other
+// programs.
 Bytes fair_part(Bytes room, std::span<const Bytes> others);
 
 }  // namespace innkeeper

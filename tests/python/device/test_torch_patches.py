@@ -93,7 +93,7 @@ def test_targets_expand_and_brackets_mean_themselves():
 def test_what_is_installed_can_be_asked():
     installed = innkeeper.torch_patches.installed()
     assert installed["torch.Tensor.pin"] is row_of("torch.Tensor.pin")
-    assert "torch.compile" not in installed  # of a managed run
+    assert "torch.compile" not in installed  # A managed run's patch.
     installed.clear()
     assert innkeeper.torch_patches.installed()
 

@@ -151,7 +151,7 @@ def test_those_of_a_compiled_library_that_is_loaded_later(load: Callable[[Module
     name = f"innkeeper{load.__name__}"
     library_class: Any = torch.library.Library
     define, impl = library_class.define.__wrapped__, library_class.impl.__wrapped__
-    # As C++ registers, which tells nobody.
+    # Registers as C++ does, without a notice to Innkeeper.
     with torch.library._scoped_library(name, "DEF") as library:
         define(library, "which(Tensor x) -> int")
         impl(library, "which", lambda x: 0, "CompositeExplicitAutograd")

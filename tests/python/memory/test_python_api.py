@@ -1,4 +1,4 @@
-"""The Python interface as a whole: sizes, switches, nodes as objects, and what can be read."""
+"""The Python interface as a whole: sizes, switches, nodes as objects, and settings that can be read."""
 
 from __future__ import annotations
 

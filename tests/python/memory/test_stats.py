@@ -86,7 +86,7 @@ def test_plain_dicts_for_json():
     assert type(plain) is dict and type(plain["nodes"]) is dict and type(plain["period"]) is dict
     assert all(type(node) is dict for node in plain["nodes"].values())
     assert json.loads(json.dumps(plain)) == plain == now
-    assert json.loads(json.dumps(now)) == plain  # as scripts have done
+    assert json.loads(json.dumps(now)) == plain  # Scripts do so.
     plain["ops"] = -1
     assert now.ops >= 0
 

@@ -23,7 +23,7 @@ _DEEP = {
     "pytorch_lightning",
 }
 _LAZY = ("torch.ops.", "torch.classes.")  # Modules of operators, which PyTorch makes as they are asked for.
-_OWN_BOOKS = {  # of modules, classes and functions; Python writes them
+_OWN_BOOKS = {  # Attributes that Python itself writes.
     "__builtins__",
     "__dict__",
     "__weakref__",
@@ -38,12 +38,12 @@ _OWN_BOOKS = {  # of modules, classes and functions; Python writes them
     "__spec__",
     "__loader__",
 }
-_KERNELS = ("py_kernels", "python_key_table", "non_fallthrough_keys")  # of a higher-order operator
+_KERNELS = ("py_kernels", "python_key_table", "non_fallthrough_keys")  # Tables of a higher-order operator.
 
 
 @dataclass
 class State:
-    """What was found. The values are kept alive, so two that are the same object have not changed between."""
+    """A snapshot. The values are kept alive, so two that are the same object have not changed between."""
 
     paths: dict[str, Any] = field(default_factory=dict)
     """By dotted path: ``torch.Tensor.pin``, ``torch._ops._NAMES[key]``."""
@@ -96,7 +96,7 @@ def _attributes(state: State, seen: set[int], path: str, owner: Any) -> None:
 
 
 def _parts(state: State, where: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What can change within a value that stays the same object. Types are read, since proxies lie."""
+    """The state that can change within the same object. Types are read, since proxies lie."""
     kind = type(value)
     if issubclass(kind, dict):
         yield from ((f"{where}[{_named(key)}]", element) for key, element in list(dict.items(value)))
@@ -116,7 +116,7 @@ def _parts(state: State, where: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _look_at_code(state: State, where: str, function: Any) -> None:
-    """Of a function, and of what it wraps: its code and the variables of its closure."""
+    """A function's code and closure, and those of the functions that it wraps."""
     if type(function) in (staticmethod, classmethod):
         function = function.__func__
     while type(function) is FunctionType and (id(function), "__code__") not in state.functions:
@@ -162,5 +162,5 @@ def _is_within(path: str, found: dict[str, Any]) -> bool:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Of what is made afresh at each look: numbers, texts and descriptors of what is the same."""
+    """Stands for objects that each look makes afresh: numbers, texts and descriptors."""
     return type(old) is type(new) and isinstance(old, (str, int, float, bool)) and old == new

@@ -1,4 +1,4 @@
-"""What the table of patches declares, and what differs: run in a process of its own by test_torch_patches.py.
+"""The declared patches and the real differences: run in a process of its own by test_torch_patches.py.
 
 Arguments: ``modules`` prints what ``import innkeeper`` imports besides. Otherwise modules to import first, so
 that their import is no difference. Prints a JSON object: differences that the table lacks, and rows without.
@@ -115,7 +115,7 @@ def without(differences: dict[str, Any], rows: Iterable[Any]) -> list[str]:
 
 
 def not_applied(rows: Iterable[Any]) -> list[str]:
-    """Of rows that wait, those that did not come when what they wait for had happened."""
+    """The rows that wait for an event and did not come after it."""
     from innkeeper import torch_patches
     from innkeeper.inductor import codegen, labels
     from innkeeper.torch_patches.patch import matches

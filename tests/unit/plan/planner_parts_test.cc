@@ -182,7 +182,7 @@ TEST(KnownProgram, TakesAPlanOfTheBackgroundOnce) {
   EXPECT_FALSE(known->take_finished_plan().has_value());
   start();
   known.reset();
-  jobs[2]();  // The job owns what it needs.
+  jobs[2]();  // The job owns its inputs.
 }
 
 TEST(ProgramCatalog, FindsWhatIsIndexedByItsLastOperators) {
