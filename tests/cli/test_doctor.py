@@ -179,6 +179,7 @@ def test_which_libraries_are_adapted_is_told(machine: Machine):
     assert told["grade"] == "hint" and told["cure"] == "unset INNKEEPER_LIBRARIES"
 
 
+@pytest.mark.slow
 def test_patches_of_pytorch_are_listed(machine: Machine):
     done = machine.run("doctor", "--patches", "--json", "--python", sys.executable)
     assert done.returncode == 0, done.stderr

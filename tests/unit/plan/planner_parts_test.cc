@@ -182,7 +182,7 @@ TEST(KnownProgram, TakesAPlanOfTheBackgroundOnce) {
   EXPECT_FALSE(known->take_finished_plan().has_value());
   start();
   known.reset();
-  jobs[2]();  // The job owns its inputs.
+  jobs[2]();  // The job shares only the plan with the program.
 }
 
 TEST(ProgramCatalog, FindsWhatIsIndexedByItsLastOperators) {
