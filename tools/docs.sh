@@ -10,7 +10,7 @@ command -v doxygen >/dev/null || die "doxygen is not installed; run: make docs"
 pages=build/docs/pages
 rm -rf build/docs
 mkdir -p "$pages"
-find ./*.md LICENSE docs examples include src \( -name '*.md' -o -name '*.rst' -o -name '*.svg' -o -name '*.png' -o \
+find ./*.md LICENSE docs examples include python src \( -name '*.md' -o -name '*.rst' -o -name '*.svg' -o -name '*.png' -o \
   -name '*.txt' -o -name '*.1' -o -name '*.h' -o -name '*.cc' -o -name '*.py' -o -name LICENSE \) -type f -print0 |
   xargs -0 cp --parents -t "$pages"
 cp -R docs/site/index.rst docs/site/reference "$pages"

@@ -53,5 +53,5 @@ def test_the_states_are_read_from_the_header(drawing: ModuleType) -> None:
 def test_a_function_that_is_gone_is_named(drawing: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = drawing.Stage("nothing_like_it", "src/residency/operands.cc", "")
     monkeypatch.setattr(drawing, "PATH", (gone,))
-    with pytest.raises(SystemExit, match=r"acquire\.cc has no nothing_like_it"):
+    with pytest.raises(SystemExit, match=r"operands\.cc has no nothing_like_it"):
         drawing.operand_path()
