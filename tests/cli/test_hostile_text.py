@@ -60,12 +60,14 @@ def test_the_name_of_who_holds_the_lock(machine: Machine, start_program: StartPr
         ["queue", "add", "--time", "\033[2J", "--", "true"],
     ],
 )
+@pytest.mark.usefixtures("runners")
 def test_ones_own_words(machine: Machine, words: list[str]):
     done = machine.run(*words)
     assert done.returncode != 0
     assert_plain(done.stdout + done.stderr)
 
 
+@pytest.mark.usefixtures("runners")
 def test_letters_stay(machine: Machine):
     """Letters of every script stay, if the terminal has them, in columns of their width."""
     job = machine.start("run", "--mem", "1G", "--", "sh", "-c", "sleep 60; : größer 訓練 \u202e\033[2J")

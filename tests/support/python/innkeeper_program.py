@@ -118,6 +118,7 @@ class Machine:
             "INNKEEPER_FAKE_NVML": str(self.script),
             "INNKEEPER_LEASE_DIR": str(self.leases),
             "XDG_CACHE_HOME": str(directory / "cache"),
+            "XDG_STATE_HOME": str(directory / "state"),  # Keeps tests away from the user's own queue.
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
         }
