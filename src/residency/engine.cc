@@ -20,7 +20,10 @@ Engine::Engine(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> pol
   for (const auto& node : table_.nodes()) node->device->attach(node->id, &evictor_);
 }
 
-Engine::~Engine() { mover_.thread().stop(); }
+Engine::~Engine() {
+  mover_.thread().stop();
+  table_.free_parked();
+}
 
 void Engine::set_observers(Observers observers) {
   if (observers.memory) table_.set_observer(std::move(observers.memory));

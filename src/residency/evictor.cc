@@ -228,6 +228,14 @@ Status Evictor::evict_all() {
 
 // ---------------------------------------------------------------- victims
 
+// Whether the block can leave the node without a copy. The inputs of a discarded block are shared even where
+// they have no other replica (Block::feeds_discarded).
+bool Evictor::has_other_bytes(const Block& block, NodeId id) const {
+  const ReplicaState state = block.replica(id).word.state();
+  return state == ReplicaState::shared &&
+         (!block.feeds_discarded() || source_of(table_, block, id) != kNoNode);
+}
+
 bool Evictor::take_as_victim(Block& block, NodeId id) {
   if (block.is_moving() || !block.replica(id).word.close_if_unpinned()) return false;
   table_.begin_move(block);
@@ -256,7 +264,7 @@ std::vector<Block*> Evictor::collect_victims(Node& node, Bytes shortfall, Bytes 
       // On a disk an arriving block is on its way out of another node, where an operator waits for its
       // memory.
       (node.kind == NodeKind::disk ? staying : arriving).push_back(block);
-    } else if (state == ReplicaState::owned && block->size() > most) {
+    } else if (block->size() > most && !has_other_bytes(*block, node.id)) {
       staying.push_back(block);
     } else {
       take(block);

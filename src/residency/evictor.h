@@ -1,7 +1,7 @@
 // Makes free memory: charges and reservations that go as far as evicting, and the choice of victims (I4, I7).
 //
-// Every request goes down one ladder (make_room): parked memory, victims, moves that land, escapes, moves
-// that may be cancelled, parked memory that a copy still reads; then other threads. See
+// Every request takes the steps of one ladder (make_room, step): parked memory, victims, moves that land,
+// escapes, moves that may be cancelled, parked memory that a copy still reads; then other threads. See
 // docs/internals/making_room.md.
 //
 // Thread safety: as annotated; functions without an annotation may be called from any thread.
@@ -33,8 +33,8 @@ class Evictor final : public Accountant, public SpaceSource {
   // ---- requests
   // Evicts down to the new budget. Fails and keeps the old one if bytes that cannot leave exceed it.
   Status set_budget(NodeId id, Bytes wanted) IK_EXCLUDES(engine_mutex);
-  // Frees some memory of a device that has none, although the budget has: at least `size` bytes where that
-  // many can leave. Fails if nothing can leave.
+  // Takes one step for a device that has no memory although the budget has: the caller allocates again, and
+  // calls again if that fails. Fails if nothing can leave.
   Status relieve(NodeId id, Bytes size) IK_EXCLUDES(engine_mutex);
   // Evicts every unpinned block, and waits until all have landed (INNKEEPER_STRESS=evict).
   Status evict_all() IK_EXCLUDES(engine_mutex);
@@ -58,6 +58,7 @@ class Evictor final : public Accountant, public SpaceSource {
 
   class ChargeGoal;  // evictor.cc
   class BudgetGoal;
+  // make_room() and step() release the lock meanwhile.
   template <class Goal>
   Status make_room(Node& node, Goal& goal, Reserve mode) IK_REQUIRES(engine_mutex);
   // `count_eviction` is called before victims are evicted, without the lock.
@@ -68,6 +69,7 @@ class Evictor final : public Accountant, public SpaceSource {
   // `most`: bytes of the largest block that is copied to the backing node.
   std::vector<Block*> collect_victims(Node& node, Bytes shortfall, Bytes most = Bytes(INT64_MAX))
       IK_REQUIRES(engine_mutex);
+  bool has_other_bytes(const Block& block, NodeId id) const IK_REQUIRES(engine_mutex);
   bool take_as_victim(Block& block, NodeId id) IK_REQUIRES(engine_mutex);
   Status evict_some(Node& node, std::vector<Block*> victims, Bytes size, Reserve mode)
       IK_EXCLUDES(engine_mutex);

@@ -1,7 +1,7 @@
 // Requests about one block from outside of operators: by the user and by tools.
 //
 // Thread safety: every function may be called from any thread. Each waits while another thread moves the
-// block, and gives up after kPatience.
+// block; prefetch() and write_back() give up after kPatience if other threads hold the memory they need.
 #pragma once
 
 #include <chrono>

@@ -33,8 +33,7 @@ BlockTable::BlockTable(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPol
   IK_CHECK(host_ != kNoNode, "a machine has a host node");
 }
 
-// Copies may still touch parked host memory: it goes back once they are done.
-BlockTable::~BlockTable() {
+void BlockTable::free_parked() {
   for (auto& node : nodes_) (void)node->device->synchronize();
   for (auto& node : nodes_) {
     std::deque<ParkedMemory> parked;

@@ -42,7 +42,9 @@ class BlockTable {
  public:
   // Requires: one host node, at most one disk node, at most kMaxNodes in all.
   BlockTable(std::vector<NodeSetup> nodes, std::unique_ptr<EvictionPolicy> policy);
-  ~BlockTable();
+  // Waits for every device, then frees parked host memory. Called before the engine's parts end: memory that
+  // is freed is uncharged.
+  void free_parked() IK_EXCLUDES(engine_mutex);
 
   // ---- nodes: constant after construction
   const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }

@@ -19,7 +19,7 @@ struct ThreadState {
     if (life != nullptr) life->over.store(true, std::memory_order_relaxed);
   }
 
-  std::array<int, kMaxNodes> running{};        // OperatorScopes of this thread, by node
+  std::array<int, kMaxNodes> running{};        // Admissions of this thread, by node.
   std::array<int, kMaxNodes> moving{};         // Moves of this thread that take or free memory, by node.
   std::array<int64_t, kMaxNodes> unplanned{};  // Bytes evicted for this thread, since its planner heard.
   int64_t strange = 0;                         // Operators without a tracker, beside tracked programs.

@@ -8,7 +8,7 @@ namespace innkeeper {
 bool Ledger::try_charge(Node& node, Bytes size) {
   int64_t used = node.used.load(std::memory_order_relaxed);
   do {
-    if (used + size.count() > node.budget.load(std::memory_order_relaxed)) return false;
+    if (size.count() > node.budget.load(std::memory_order_relaxed) - used) return false;
   } while (!node.used.compare_exchange_weak(used, used + size.count(), std::memory_order_acq_rel));
   const int64_t now = used + size.count();
   // Well before memory runs out: two kernels that wait for each other's memory look like one that is too

@@ -62,6 +62,11 @@ ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, cons
   place->arrived_before = place->arrived.load(std::memory_order_relaxed);
   place->arrived_in_period = 0;
   place->in_period = {};
+  place->time_before.fill({});
+  place->kernels_before.fill(0);
+  place->recomputed_in_period.fill(0);
+  place->host_before = 0;
+  place->may_drop_next.store(true, std::memory_order_relaxed);
   place->program.store(++programs_, std::memory_order_relaxed);
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);

@@ -76,7 +76,7 @@ class Mover final : public MoverThread::Work {
   size_t rounds() const override IK_REQUIRES(engine_mutex) { return watched_.size() / kLandedAtOnce + 1; }
   void issue_waiting() IK_EXCLUDES(engine_mutex);  // Queues all copies that wait for a link.
 
-  // ---- waiting; each releases the lock meanwhile
+  // ---- waiting; the functions that wait release the lock meanwhile
   // Bytes of the node that are free once moves out of it have landed for which this thread may wait.
   Bytes landing_soon(const Node& node) const IK_REQUIRES(engine_mutex);
   // Waits until one replica that leaves the node has left, or stays because its move failed.
@@ -84,7 +84,7 @@ class Mover final : public MoverThread::Work {
   // Waits until the move has landed and its source has left. The block may end meanwhile.
   Status wait_landed(MovePtr move) IK_REQUIRES(engine_mutex);
 
-  // ---- cancelling; each releases the lock meanwhile
+  // ---- cancelling; the first two release the lock meanwhile
   // Cancels the last move into the node that has memory and no copy yet. Returns whether there was any.
   bool cancel_last_waiting(Node& node) IK_REQUIRES(engine_mutex);
   // Cancels a program's planned moves that have no copy yet.

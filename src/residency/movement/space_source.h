@@ -1,5 +1,5 @@
 // The seam between Mover and Evictor. A move needs memory at its destination, and freeing memory takes moves:
-// this interface is the one place where the engine's parts call upward.
+// through this interface a mover calls the part above it.
 #pragma once
 
 #include "base/status.h"

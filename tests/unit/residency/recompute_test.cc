@@ -145,6 +145,20 @@ TEST_F(Recompute, WhatIsDroppedTakesNoRoomAndIsMadeAgain) {
   kitchen_.destroy(made);
 }
 
+TEST_F(Recompute, AnInputThatIsTheOnlyCopyIsNoSpareWhereNoNodeBelowHasMemory) {
+  ASSERT_TRUE(kitchen_->set_budget(kitchen_.machine().host(), Bytes(1024)).ok());
+  ASSERT_TRUE(kitchen_->set_budget(kitchen_.machine().sim(1), Bytes(1024)).ok());
+  ASSERT_TRUE(kitchen_->set_budget(at_, 4 * KiB(4)).ok());
+  Block& from = source(3);
+  Block* made = dropped(from);
+  for (const unsigned char byte : {4, 5, 6}) source(byte);
+  const Result<Block*> more = kitchen_.machine().make(at_, filled(7));
+  EXPECT_EQ(more.status().code(), Code::out_of_memory);
+  EXPECT_EQ(kitchen_->check_invariants(), "");
+  EXPECT_EQ(seen(from, at_), filled(3));
+  kitchen_.destroy(made);
+}
+
 TEST_F(Recompute, ItIsThereForWhoeverAsksAtWhateverNode) {
   Block& from = source(3);
   const NodeId nodes[] = {kitchen_.machine().host(), kitchen_.machine().sim(1)};
