@@ -15,8 +15,8 @@ try:
     from innkeeper._built_for import TORCH
 except ModuleNotFoundError:
     raise ImportError(
-        f"{_DIRECTORY} is innkeeper's source, not built there: pip install {_DIRECTORY.parent.parent}, "
-        "and import it from another directory"
+        f"{_DIRECTORY} is innkeeper's source, which is not built there: "
+        f"pip install {_DIRECTORY.parent.parent}, and import it from another directory"
     ) from None
 
 try:

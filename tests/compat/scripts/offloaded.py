@@ -38,7 +38,7 @@ def on_disk():
     halves |= {f"model.layers.{i}": 0 if i < 2 else "disk" for i in range(4)}
     if device.type == "cpu":
         halves = {name: "cpu" if place == 0 else place for name, place in halves.items()}
-    model = AutoModelForCausalLM.from_pretrained("base", device_map=halves, offload_directory="disk")
+    model = AutoModelForCausalLM.from_pretrained("base", device_map=halves, offload_folder="disk")
     return logits(model.eval())
 
 

@@ -286,7 +286,7 @@ for device_map in ("managed", "auto", {"": "managed"}):
     print(same(AutoModelForCausalLM.from_pretrained("saved", device_map=device_map)))
 parts = dict.fromkeys(["wte", "wpe", "h.0", "ln_f"], "managed") | {"h.1": "disk"}
 parts = {f"transformer.{name}": where for name, where in parts.items()} | {"lm_head": "managed"}
-print(same(AutoModelForCausalLM.from_pretrained("saved", device_map=parts, offload_directory="off")))
+print(same(AutoModelForCausalLM.from_pretrained("saved", device_map=parts, offload_folder="off")))
 with init_empty_weights():
     empty = GPT2LMHeadModel(config)
 empty.tie_weights()
