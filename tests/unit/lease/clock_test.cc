@@ -154,10 +154,13 @@ TEST_F(LeaseClock, TimesOfTheWallClockAreRead) {
   Record record;
   record.since_ns = 5;
   record.expires_ns = machine_clock_ns() + kHour;
+  const int64_t before = wall_clock_ns();
   const std::string text = encode(record).value();
-  EXPECT_NE(text.find("\nexpires=" + std::to_string(wall_clock_ns() / 1'000'000'000 + 3599).substr(0, 8)),
-            std::string::npos)
-      << text;
+  const size_t expires = text.find("\nexpires=");
+  ASSERT_NE(expires, std::string::npos) << text;
+  const int64_t at = std::stoll(text.substr(expires + 9));
+  EXPECT_GT(at, before + kHour - 60 * kHour / 3600) << text;
+  EXPECT_LT(at, before + kHour + 60 * kHour / 3600) << text;
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST_F(Recompute, WhatIsDroppedTakesNoRoomAndIsMadeAgain) {
 TEST_F(Recompute, AnInputThatIsTheOnlyCopyIsNoSpareWhereNoNodeBelowHasMemory) {
   ASSERT_TRUE(kitchen_->set_budget(kitchen_.machine().host(), Bytes(1024)).ok());
   ASSERT_TRUE(kitchen_->set_budget(kitchen_.machine().sim(1), Bytes(1024)).ok());
-  ASSERT_TRUE(kitchen_->set_budget(at_, 4 * KiB(4)).ok());
+  ASSERT_TRUE(kitchen_->set_budget(at_, KiB(16)).ok());
   Block& from = source(3);
   Block* made = dropped(from);
   for (const unsigned char byte : {4, 5, 6}) source(byte);
