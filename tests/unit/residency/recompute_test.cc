@@ -426,9 +426,9 @@ TEST_F(Recompute, WhoeverDestroysItWaitsUntilItIsMade) {
 }
 
 // There is no node below: the victim search looks at the block, and it stays.
-TEST(RecomputeAtTheHost, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
-  Kitchen kitchen({.accelerators = 0, .host_budget = KiB(64)});
-  const NodeId at = kitchen.machine().host();
+TEST(RecomputeBelowNothing, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
+  Kitchen kitchen({.budget = KiB(64), .host_budget = Bytes(1024)});
+  const NodeId at = kitchen.machine().sim();
   Block* const from = kitchen.machine().make(at, filled(3)).value();
   Block* const made = kitchen.made_of(*from, 4, at);
   ASSERT_TRUE(kitchen->recomputer().discard(*made, at));
