@@ -1,7 +1,8 @@
 // The access stream: a few words for each operator's accesses at the operator's end, and a few when a block
 // dies or the program sets a mark. event.h defines the encoding. Each thread writes into a ring of its own,
 // without a lock. Two kinds of readers exist:
-//   - The thread itself reads the result of operation() at once. Plans are made from it (PlanExecutor::follow).
+//   - The thread itself reads the result of operation() at once. Plans are made from it
+//     (PlanExecutor::follow).
 //   - When a record ends, all threads' events are read in the order in which they happened (Merged). The text
 //     for reports and `innkeeper replay` is made from them (recorder.h).
 //
