@@ -13,7 +13,7 @@ import torch
 from innkeeper import _C, device_copies, placement, report
 from innkeeper import mixed as mixed_operands
 from innkeeper.compat.settings import PredecessorSettings
-from innkeeper.nodes import Node, as_text
+from innkeeper.nodes import Node, as_text, named
 from innkeeper.sizes import Size, bytes_of
 from torch import Tensor, nn
 
@@ -125,10 +125,7 @@ class DeviceManager(PredecessorSettings):
 
     def budget(self, node: str) -> int:
         """How many bytes of ``node`` may be used. ValueError if there is no such node."""
-        nodes = self.nodes
-        if node not in nodes:
-            raise ValueError(f"there is no node {node!r}; the nodes are {', '.join(nodes)}")
-        return nodes[node].budget
+        return named(self.nodes, node).budget
 
     def set_budget(self, node: str, nbytes: Size) -> None:
         """Limits ``node`` to ``nbytes`` bytes, or ``"64MiB"``; bytes beyond them are evicted.

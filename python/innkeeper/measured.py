@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from innkeeper import _C
+from innkeeper.nodes import named
 from innkeeper.report import stats
 from innkeeper.stats_types import NodeStats, ReadOnly, Stats
 
@@ -31,9 +32,7 @@ def memory_allocated(node: str | None = None) -> int:
     now = _C.stats()["nodes"]
     if node is None:
         return sum(now[each.name]["resident"] for each in _C.nodes() if each.computes)
-    if node not in now:
-        raise ValueError(f"there is no node {node!r}; the nodes are {', '.join(now)}")
-    resident: int = now[node]["resident"]
+    resident: int = named(now, node)["resident"]
     return resident
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from innkeeper.sizes import Size, bytes_of
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,13 @@ class Node:
             size = f"{bytes_of(self.budget, 'budget')}B"
             words.append(f"{self.count}x{size}" if self.kind == "sim" else size)
         return ":".join(words)
+
+
+def named(nodes: Mapping[str, Entry], name: str) -> Entry:
+    """The entry of the node of this name. ValueError if there is none."""
+    if name not in nodes:
+        raise ValueError(f"there is no node {name!r}; the nodes are {', '.join(nodes)}")
+    return nodes[name]
 
 
 def as_text(nodes: str | Node | Sequence[str | Node]) -> str:

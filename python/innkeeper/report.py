@@ -9,10 +9,10 @@ from torch.optim import Optimizer
 
 import torch
 from innkeeper import _C
+from innkeeper.sizes import UNITS
 from innkeeper.stats_types import Stats
 from torch import Tensor, nn
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _MOST_MOVED = 12  # lines about blocks moved in a period
 
 
@@ -30,8 +30,8 @@ def format_bytes(count: int) -> str:
     if abs(count) < 10 << 10:
         return f"{count} B"
     size = float(count)
-    for unit in _UNITS:
-        if abs(size) < 1024 or unit == _UNITS[-1]:
+    for unit in UNITS:
+        if abs(size) < 1024 or unit == UNITS[-1]:
             break
         size /= 1024
     return f"{size:.1f} {unit}"

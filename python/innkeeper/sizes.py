@@ -7,8 +7,10 @@ import re
 Size = int | str
 """Bytes, or a number with ``B``, ``KiB``, ``MiB``, ``GiB`` or ``TiB``: ``"8GiB"``, ``"1.5 GiB"``."""
 
-_SHIFTS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
-_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB)\s*")
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+"""Each is 1,024 times the one before."""
+
+_TEXT = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(UNITS)})\s*")
 
 
 def bytes_of(size: Size, name: str) -> int:
@@ -32,4 +34,4 @@ def bytes_of(size: Size, name: str) -> int:
         raise ValueError(f'{name} is {size!r}: expected a number with B, KiB, MiB, GiB or TiB, as in "8GiB"')
     number, unit = found.groups()
     whole, _, part = number.partition(".")
-    return (int(whole + part) << _SHIFTS[unit]) // 10 ** len(part)
+    return (int(whole + part) << 10 * UNITS.index(unit)) // 10 ** len(part)

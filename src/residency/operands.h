@@ -15,6 +15,9 @@
 
 namespace innkeeper {
 
+// How long a request is repeated while other threads hold the memory or the blocks that it needs.
+inline constexpr std::chrono::seconds kPatience{60};
+
 class Operands {
  public:
   // The arguments must outlive the object.
@@ -43,9 +46,6 @@ class Operands {
   Block::Space destroy(Block* block) IK_EXCLUDES(engine_mutex);
 
  private:
-  // How long a request is repeated while other threads hold the memory or the blocks that it needs.
-  static constexpr std::chrono::seconds kPatience = std::chrono::seconds(60);
-
   Status pin_slow(const Access& access, NodeId id) IK_EXCLUDES(engine_mutex);
   bool pin_closed(Replica& replica, const Access& access) IK_REQUIRES(engine_mutex);
   Status make_exclusive(Block& block, NodeId id) IK_REQUIRES(engine_mutex);

@@ -4,7 +4,6 @@
 // block; prefetch() and write_back() give up after kPatience if other threads hold the memory they need.
 #pragma once
 
-#include <chrono>
 #include <vector>
 
 #include "residency/evictor.h"
@@ -38,8 +37,6 @@ class Requests {
   std::vector<NodeId> where(const Block& block) const IK_EXCLUDES(engine_mutex);
 
  private:
-  static constexpr std::chrono::seconds kPatience = std::chrono::seconds(60);
-
   BlockTable& table_;
   LastingPins& pins_;
   Mover& mover_;

@@ -104,15 +104,8 @@ MANAGED_RUN_PATCHES = [
     ),
     Patch(
         "torch.{distributed,distributed.distributed_c10d}."
-        "{new_group,new_subgroups,new_subgroups_by_enumeration,get_backend,is_nccl_available}",
-        f"{_CUDA}: the backend nccl means the managed device's.",
-        _ALL,
-        _SCRIPTS
-        + "test_scripts.py::test_a_script_of_two_processes_trains_by_nccl_s_name_at_60_percent_of_its_peak",
-        MANAGED_RUN,
-    ),
-    Patch(
-        "torch.{distributed,distributed.distributed_c10d}.{barrier,init_process_group}",
+        "{new_group,new_subgroups,new_subgroups_by_enumeration,get_backend,is_nccl_available,"
+        "barrier,init_process_group}",
         f"{_CUDA}: the backend nccl means the managed device's.",
         _ALL,
         _SCRIPTS
