@@ -33,6 +33,7 @@ import innkeeper
 from report import options, write
 from subject import Candidate, Subject
 from torch.utils._pytree import tree_map_only
+from torchvision_import import make_importable
 
 import torch
 
@@ -139,6 +140,7 @@ def main() -> int:
     parser = options(__doc__, ".*", "of the models' names")
     parser.add_argument("library", choices=LIBRARIES)
     args = parser.parse_args()
+    make_importable()  # timm and diffusers import torchvision.
     candidates: Iterator[Candidate] = importlib.import_module(f"of_{args.library}").candidates()
     rows = []
     for candidate in candidates:

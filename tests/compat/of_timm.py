@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import timm
-import torchvision_import  # noqa: F401
 from subject import Candidate, Subject, drawn, seeded
 
 import torch

@@ -1,5 +1,4 @@
-"""Makes the import of torchvision succeed where its operators cannot load; imported before torchvision's
-users.
+"""Makes the import of torchvision succeed where its operators cannot load.
 
 PyPI's torchvision is built for CUDA, and with a PyTorch for CPUs its operators do not load. Its import fails
 at two of them, which no model here calls.
@@ -7,13 +6,27 @@ at two of them, which no model here calls.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+
 import torch
 
-try:
-    import torchvision  # noqa: F401
-except RuntimeError:
-    _names = torch.library.Library("torchvision", "FRAGMENT")
-    for _name in ("nms", "qnms"):
-        _names.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-except ImportError:
-    pass
+
+def make_importable() -> None:
+    """Imports torchvision, with definitions of its two missing operators where they did not load.
+
+    Call this before the import of any library that imports torchvision itself: its first failed import leaves
+    parts of torchvision behind.
+    """
+    try:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("torchvision")
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _kept.append(library)
+
+
+_kept: list[torch.library.Library] = []
+"""A library's definitions end with it."""
