@@ -45,17 +45,14 @@ class Evictor::ChargeGoal {
     if (node_.kind == NodeKind::host && evictor_.table_.disk() != kNoNode)
       node_.ahead.fetch_add(shortfall.count(), std::memory_order_relaxed);
   }
-  // `moves`: another thread moves bytes at the node.
-  Status wait(bool moves) const IK_REQUIRES(engine_mutex) {
-    if (!Ledger::others_run(node_) && !moves) return evictor_.ledger_.out_of_memory(node_, size_);
+  bool others_may_free() const IK_REQUIRES(engine_mutex) { return evictor_.others_may_free(node_, mode_); }
+  Status wait() const IK_REQUIRES(engine_mutex) {
     if (mode_ == Reserve::may_evict)
       return Status(Code::busy, "other operators hold the memory at " + node_.device->name());
-    // A kernel must wait where it is: it may have written already (I9). If every operator at the node waits
-    // like this, no thread will free memory.
-    if (!moves && evictor_.ledger_.all_wait(node_)) return evictor_.ledger_.out_of_memory(node_, size_);
-    evictor_.ledger_.wait_for_memory(node_);
+    evictor_.ledger_.wait_for_memory(node_);  // A kernel waits where it is: it may have written already (I9).
     return {};
   }
+  Status refusal() const IK_REQUIRES(engine_mutex) { return evictor_.ledger_.out_of_memory(node_, size_); }
 
  private:
   Evictor& evictor_;
@@ -72,16 +69,16 @@ class Evictor::BudgetGoal {
   bool is_reached() const { return shortfall() <= Bytes(0); }
   Bytes shortfall() const { return Bytes(node_.used.load()) - wanted_; }
   void count_eviction(Bytes) const {}
-  Status wait(bool moves) const IK_REQUIRES(engine_mutex) {
-    if (!moves) {
-      return Status(Code::out_of_memory, "a budget of " + to_string(wanted_) + " for " +
-                                             node_.device->name() + " is less than the " +
-                                             to_string(Bytes(node_.used.load())) +
-                                             " in use there that cannot leave now (" +
-                                             to_string(evictor_.ledger_.pinned_bytes(node_)) + " pinned)");
-    }
+  bool others_may_free() const IK_REQUIRES(engine_mutex) { return evictor_.table_.others_move(node_); }
+  Status wait() const IK_REQUIRES(engine_mutex) {
     evictor_.table_.wait_change();
     return {};
+  }
+  Status refusal() const IK_REQUIRES(engine_mutex) {
+    return Status(Code::out_of_memory, "a budget of " + to_string(wanted_) + " for " + node_.device->name() +
+                                           " is less than the " + to_string(Bytes(node_.used.load())) +
+                                           " in use there that cannot leave now (" +
+                                           to_string(evictor_.ledger_.pinned_bytes(node_)) + " pinned)");
   }
 
  private:
@@ -92,43 +89,63 @@ class Evictor::BudgetGoal {
 
 template <class Goal>
 Status Evictor::make_room(Node& node, Goal& goal, Reserve mode) {
+  bool alone = false;  // After the step before, no other thread could free memory.
   while (!goal.is_reached()) {
     table_.drain_nursery();
     const Bytes shortfall = goal.shortfall();
     if (shortfall <= Bytes(0)) continue;  // Memory was freed meanwhile.
     const auto count = [&] { goal.count_eviction(shortfall); };
-    const Result<Step> taken = step(node, shortfall, mode, count);
+    const Result<Taken> taken = step(node, shortfall, mode, count);
     if (!taken.ok()) return goal.is_reached() ? Status() : taken.status();
-    if (taken.value() != Step::none) continue;
-    const bool moves = table_.others_move(node);
+    const auto& [step, failure] = taken.value();
+    if (step != Step::none) {
+      alone = false;
+      continue;
+    }
+    reach("nothing leaves");
     if (goal.is_reached()) break;  // A thread that moved bytes may have ended just before it was looked for.
-    IK_RETURN_IF_ERROR(goal.wait(moves));
+    if (goal.others_may_free()) {
+      alone = false;
+      IK_RETURN_IF_ERROR(goal.wait());
+    } else if (std::exchange(alone, true)) {
+      return failure.ok() ? goal.refusal() : failure;
+    }  // Else another thread may have ended since the step, and left victims.
   }
   return {};
+}
+
+bool Evictor::others_may_free(const Node& node, Reserve mode) const {
+  if (table_.others_move(node)) return true;
+  // An operator that gives up lets threads go on that wait for it, and is tried again.
+  if (mode == Reserve::may_evict) return Ledger::others_run(node) || table_.others_wait(node);
+  return !ledger_.all_wait(node);  // If every operator at the node waits, no thread frees memory.
 }
 
 // Memory that frees itself soon is waited for only after the victims: a victim that leaves at once is faster.
 // Memory that is vacating is no victim's to free again.
 template <class Count>
-Result<Evictor::Step> Evictor::step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction) {
-  if (mover_.release().reclaim(node)) return Step::freed;
+Result<Evictor::Taken> Evictor::step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction) {
+  if (mover_.release().reclaim(node)) return Taken{Step::freed, {}};
   const Bytes vacating = mover_.landing_soon(node);
   std::vector<Block*> victims;
   if (shortfall > vacating) victims = collect_victims(node, shortfall - vacating);
+  Status failure;
   if (!victims.empty()) {
     const Unlocked gap(table_);
-    count_eviction();
-    const Status status = evict_some(node, std::move(victims), shortfall - vacating, mode);
-    if (!status.ok()) return status;
-    return Step::freed;
+    failure = evict_some(node, std::move(victims), shortfall - vacating, mode);
+    if (failure.ok()) {
+      count_eviction();
+      return Taken{Step::freed, {}};
+    }
+    if (failure.code() != Code::out_of_memory && failure.code() != Code::busy) return failure;
   }
-  if (vacating != Bytes(0)) {
+  if (mover_.landing_soon(node) != Bytes(0)) {
     const Status landed = mover_.wait_landing(node);
     if (!landed.ok() && mover_.landing_soon(node) == Bytes(0)) return landed;
-    return Step::freed;
+    return Taken{Step::freed, {}};
   }
-  if (pins_.poll_escapes() || mover_.cancel_last_waiting(node)) return Step::unblocked;
-  return mover_.release().wait_parked(node) ? Step::freed : Step::none;
+  if (pins_.poll_escapes() || mover_.cancel_last_waiting(node)) return Taken{Step::unblocked, {}};
+  return Taken{mover_.release().wait_parked(node) ? Step::freed : Step::none, failure};
 }
 
 // ---------------------------------------------------------------- requests
@@ -180,15 +197,24 @@ Status Evictor::set_budget(NodeId id, Bytes wanted) {
   Node& at = table_.node(id);
   if (wanted <= Bytes(0)) return Status(Code::invalid_argument, "a budget is a positive number of bytes");
   TableLock lock(table_);
-  const int64_t before = at.budget.exchange(wanted.count());
+  while (at.budget_changes) table_.wait_change();
+  struct Change {  // Keeps the budget before, unless it ends well; after an exception, too.
+    explicit Change(Node& node, Bytes wanted) : at(node), before(node.budget.exchange(wanted.count())) {
+      at.budget_changes = true;
+    }
+    ~Change() {
+      if (!done) at.budget.store(before);
+      at.budget_changes = false;
+    }
+    Node& at;
+    const int64_t before;
+    bool done = false;
+  } change(at, wanted);
   BudgetGoal goal(*this, at, wanted);
-  const Status status = make_room(at, goal, Reserve::may_wait);
-  if (status.ok()) {
-    at.device->set_limit(wanted);
-  } else {
-    at.budget.store(before);
-  }
-  return status;
+  IK_RETURN_IF_ERROR(make_room(at, goal, Reserve::may_wait));
+  at.device->set_limit(wanted);
+  change.done = true;
+  return {};
 }
 
 Status Evictor::relieve(NodeId id, Bytes size) {
@@ -196,13 +222,18 @@ Status Evictor::relieve(NodeId id, Bytes size) {
   const NeedsHeap books;
   Node& at = table_.node(id);
   TableLock lock(table_);
+  const int64_t used = at.used.load();
   for (;;) {
     table_.drain_nursery();
-    const Result<Step> taken = step(at, size, Reserve::may_wait, [] {});
+    const Result<Taken> taken = step(at, size, Reserve::may_wait, [] {});
     if (!taken.ok()) return taken.status();
-    if (taken.value() == Step::none) return ledger_.out_of_memory(at, size);
-    if (taken.value() == Step::unblocked) continue;  // The device has no more memory than before.
-    return mover_.landing_soon(at) != Bytes(0) ? mover_.wait_landing(at) : Status();
+    const auto& [step, failure] = taken.value();
+    if (step == Step::unblocked) continue;  // The device has no more memory than before.
+    if (step == Step::freed) return mover_.landing_soon(at) != Bytes(0) ? mover_.wait_landing(at) : Status();
+    if (!others_may_free(at, Reserve::may_wait))
+      return failure.ok() ? ledger_.out_of_memory(at, size) : failure;
+    ledger_.wait_for_memory(at);
+    if (at.used.load() < used) return {};
   }
 }
 
@@ -230,7 +261,7 @@ Status Evictor::evict_all() {
 
 // Whether the block can leave the node without a copy. The inputs of a discarded block are shared even where
 // they have no other replica (Block::feeds_discarded).
-bool Evictor::has_other_bytes(const Block& block, NodeId id) const {
+bool Evictor::is_spare(const Block& block, NodeId id) const {
   const ReplicaState state = block.replica(id).word.state();
   return state == ReplicaState::shared &&
          (!block.feeds_discarded() || source_of(table_, block, id) != kNoNode);
@@ -264,7 +295,7 @@ std::vector<Block*> Evictor::collect_victims(Node& node, Bytes shortfall, Bytes 
       // On a disk an arriving block is on its way out of another node, where an operator waits for its
       // memory.
       (node.kind == NodeKind::disk ? staying : arriving).push_back(block);
-    } else if (block->size() > most && !has_other_bytes(*block, node.id)) {
+    } else if (block->size() > most && !is_spare(*block, node.id)) {
       staying.push_back(block);
     } else {
       take(block);
@@ -295,9 +326,12 @@ Status Evictor::evict_some(Node& node, std::vector<Block*> victims, Bytes size, 
 // Spares leave first, since they need no memory elsewhere. The others may have to wait for it, and a thread
 // at the node of a spare's other replica must not wait for them meanwhile.
 Status Evictor::evict_victims(Node& node, std::vector<Block*> victims, bool peers, Reserve mode) {
-  std::stable_partition(victims.begin(), victims.end(), [&node](const Block* block) {
-    return block->replica(node.id).word.state() != ReplicaState::owned;
-  });
+  {
+    const TableLock lock(table_);
+    std::stable_partition(victims.begin(), victims.end(), [&](const Block* block) IK_REQUIRES(engine_mutex) {
+      return block->replica(node.id).word.state() == ReplicaState::arriving || is_spare(*block, node.id);
+    });
+  }
   const Moving moving(table_, node);
   struct Moves {  // Ends the moves that are left, even after an exception.
     ~Moves() {

@@ -31,10 +31,11 @@ class Evictor final : public Accountant, public SpaceSource {
   void finish_eviction(Node& node, Block& block) override IK_EXCLUDES(engine_mutex);
 
   // ---- requests
-  // Evicts down to the new budget. Fails and keeps the old one if bytes that cannot leave exceed it.
+  // Evicts down to the new budget. Fails and keeps the old one if bytes that cannot leave exceed it. Waits
+  // for another thread that changes the node's budget.
   Status set_budget(NodeId id, Bytes wanted) IK_EXCLUDES(engine_mutex);
-  // Takes one step for a device that has no memory although the budget has: the caller allocates again, and
-  // calls again if that fails. Fails if nothing can leave.
+  // Takes one step for a device that has no memory although the budget has, or waits for another thread's:
+  // the caller allocates again, and calls again if that fails. Fails if nothing can leave.
   Status relieve(NodeId id, Bytes size) IK_EXCLUDES(engine_mutex);
   // Evicts every unpinned block, and waits until all have landed (INNKEEPER_STRESS=evict).
   Status evict_all() IK_EXCLUDES(engine_mutex);
@@ -55,21 +56,27 @@ class Evictor final : public Accountant, public SpaceSource {
   // One step down the ladder: memory was freed, something was given up that may free some, or nothing is
   // left.
   enum class Step : uint8_t { freed, unblocked, none };
+  struct Taken {
+    Step step = Step::none;
+    Status failure;  // Of victims that could not leave; another thread may free the memory that they lack.
+  };
 
   class ChargeGoal;  // evictor.cc
   class BudgetGoal;
   // make_room() and step() release the lock meanwhile.
   template <class Goal>
   Status make_room(Node& node, Goal& goal, Reserve mode) IK_REQUIRES(engine_mutex);
-  // `count_eviction` is called before victims are evicted, without the lock.
+  // Calls `count_eviction` after victims were evicted, without the lock. Fails where a device does.
   template <class Count>
-  Result<Step> step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction)
+  Result<Taken> step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction)
       IK_REQUIRES(engine_mutex);
+  // Whether other threads may free memory at the node, now or once this one has given up.
+  bool others_may_free(const Node& node, Reserve mode) const IK_REQUIRES(engine_mutex);
   Status charge_slowly(Node& node, Bytes size, Reserve mode) IK_EXCLUDES(engine_mutex);
   // `most`: bytes of the largest block that is copied to the backing node.
   std::vector<Block*> collect_victims(Node& node, Bytes shortfall, Bytes most = Bytes(INT64_MAX))
       IK_REQUIRES(engine_mutex);
-  bool has_other_bytes(const Block& block, NodeId id) const IK_REQUIRES(engine_mutex);
+  bool is_spare(const Block& block, NodeId id) const IK_REQUIRES(engine_mutex);
   bool take_as_victim(Block& block, NodeId id) IK_REQUIRES(engine_mutex);
   Status evict_some(Node& node, std::vector<Block*> victims, Bytes size, Reserve mode)
       IK_EXCLUDES(engine_mutex);

@@ -164,6 +164,7 @@ class Block : public TrailingArray<Block, Replica> {
   // Whether a thread works on the block's replicas without the lock, and whether it is this thread.
   bool is_moving() const { return mover_ != nullptr; }
   bool is_moved_by_me() const { return mover_ == &thread_state(); }
+  bool is_moved_by_waiting_thread() const { return mover_ != nullptr && mover_->waits; }
   int64_t packed_name() const { return name_.load(std::memory_order_relaxed); }
   bool has_name() const { return packed_name() != 0; }  // Some program's planner knows the block.
 
@@ -182,9 +183,9 @@ class Block : public TrailingArray<Block, Replica> {
   const BlockId id_;
   std::atomic<int64_t> size_;
   std::atomic<int64_t> name_{0};  // The packed BlockName (program_trackers.h).
-  // The thread that is changing the block's replicas without the lock (its ThreadState), or null; no other
-  // thread may. Guarded by engine_mutex.
-  const void* mover_ = nullptr;
+  // The thread that is changing the block's replicas without the lock, or null; no other thread may. Guarded
+  // by engine_mutex.
+  const ThreadState* mover_ = nullptr;
   size_t moving_place_ = 0;  // Place in BlockTable::moving_ during a move.
 };
 

@@ -151,6 +151,7 @@ void BlockTable::begin_move(Block& block) {
   IK_CHECK(!block.is_moving());
   leave_nursery(block);
   block.mover_ = &thread_state();
+  ++thread_state().marks;
   block.moving_place_ = moving_.size();
   moving_.push_back(&block);
 }
@@ -172,6 +173,7 @@ void BlockTable::end_move(Block& block) {
 }
 
 void BlockTable::forget_move(Block& block) {
+  --thread_state().marks;
   IK_CHECK(moving_[block.moving_place_] == &block, "the block is among those that move");
   moving_[block.moving_place_] = moving_.back();
   moving_[block.moving_place_]->moving_place_ = block.moving_place_;
@@ -187,11 +189,21 @@ bool BlockTable::others_move(const Node& node) const {
   const ThreadState& self = thread_state();
   if (node.moving > self.moving[index_of(node.id)] || nursery_.any_dying(node.id)) return true;
   return std::any_of(moving_.begin(), moving_.end(), [&](const Block* block) {
-    return block->mover_ != &self && block->replica(node.id).listed;
+    return block->mover_ != &self && !block->mover_->waits && block->replica(node.id).listed;
+  });
+}
+
+bool BlockTable::others_wait(const Node& node) const {
+  return std::any_of(moving_.begin(), moving_.end(), [&](const Block* block) {
+    return !block->is_moved_by_me() && block->is_moved_by_waiting_thread() && block->replica(node.id).listed;
   });
 }
 
 void BlockTable::wait_change() IK_NO_THREAD_SAFETY_ANALYSIS {
+  struct Waits {  // Ends with the lock held, after an exception too.
+    ~Waits() { thread_state().waits = false; }
+  } const waits;
+  thread_state().waits = true;
   if (test_points_on()) [[unlikely]] {  // The test decides which thread goes on meanwhile.
     const Unlocked gap(*this);
     reach("wait");

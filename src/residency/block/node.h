@@ -59,7 +59,8 @@ struct Node {
   std::atomic<int64_t> ahead{0};      // Bytes to write to the disk ahead of their eviction.
   std::atomic<int64_t> unplanned{0};  // Bytes evicted for threads without a planner, since a planner heard.
   // From here on guarded by engine_mutex.
-  Block* first = nullptr;  // First block of the list of resident replicas.
+  Block* first = nullptr;       // First block of the list of resident replicas.
+  bool budget_changes = false;  // A thread is in Evictor::set_budget(), and evicts.
   Bytes replica_bytes{0};
   Bytes pinned_by_user{0};
   Bytes vacating{0};       // Part of replica_bytes that leaves once moves have landed.

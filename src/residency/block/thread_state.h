@@ -24,8 +24,12 @@ struct ThreadState {
   std::array<int64_t, kMaxNodes> unplanned{};  // Bytes evicted for this thread, since its planner heard.
   int64_t strange = 0;                         // Operators without a tracker, beside tracked programs.
   std::array<double, kMaxNodes>
-      recomputed_seconds{};          // Seconds of recomputed kernels, since its planner heard.
-  int recomputing = 0;               // Recorded calls that this thread follows (Recomputer).
+      recomputed_seconds{};  // Seconds of recomputed kernels, since its planner heard.
+  int recomputing = 0;       // Recorded calls that this thread follows (Recomputer).
+  // Guarded by engine_mutex: blocks that this thread has marked as moving, and whether it waits for another
+  // thread's change now (BlockTable::may_await).
+  size_t marks = 0;
+  bool waits = false;
   std::shared_ptr<ThreadLife> life;  // Set with its first tracker (program_trackers.h).
 };
 

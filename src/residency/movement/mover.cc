@@ -399,9 +399,9 @@ void Mover::issue_waiting() {
 Bytes Mover::landing_soon(const Node& node) const {
   Bytes soon = node.vacating;
   if (soon == Bytes(0)) return soon;
-  for (const Block* block : table_.moving()) {  // A block that this thread moves cannot land while it waits.
+  for (const Block* block : table_.moving()) {
     const Replica& source = block->replica(node.id);
-    if (block->is_moved_by_me() && source.vacating) soon -= source.memory.size();
+    if (source.vacating && !table_.may_await(*block)) soon -= source.memory.size();
   }
   return soon;
 }
@@ -411,8 +411,8 @@ Status Mover::wait_landing(Node& node) {
   while (!watched_.empty() && is_over(*watched_.front()) && watched_.front()->onward == kNoNode)
     watched_.pop_front();
   const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const MovePtr& move) {
-    return !is_over(*move) && move->from == node.id && !move->block->is_moved_by_me() &&
-           move->block->replica(node.id).vacating;
+    return !is_over(*move) && move->from == node.id && move->block->replica(node.id).vacating &&
+           table_.may_await(*move->block);
   });
   return found == watched_.end() ? Status() : wait_landed(*found);
 }
@@ -425,6 +425,7 @@ Status Mover::wait_landed(MovePtr move) {
   }
   while (move->landing || !move->is_over()) {
     if (move->landing || move->block->is_moving()) {
+      if (!table_.may_await(*move->block)) return {};
       table_.wait_change();
       continue;
     }

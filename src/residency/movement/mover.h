@@ -77,11 +77,13 @@ class Mover final : public MoverThread::Work {
   void issue_waiting() IK_EXCLUDES(engine_mutex);  // Queues all copies that wait for a link.
 
   // ---- waiting; the functions that wait release the lock meanwhile
-  // Bytes of the node that are free once moves out of it have landed for which this thread may wait.
+  // Bytes of the node that are free once moves out of it have landed for which this thread may wait
+  // (BlockTable::may_await).
   Bytes landing_soon(const Node& node) const IK_REQUIRES(engine_mutex);
   // Waits until one replica that leaves the node has left, or stays because its move failed.
   Status wait_landing(Node& node) IK_REQUIRES(engine_mutex);
-  // Waits until the move has landed and its source has left. The block may end meanwhile.
+  // Waits until the move has landed and its source has left, or this thread may not wait for it any more. The
+  // block may end meanwhile.
   Status wait_landed(MovePtr move) IK_REQUIRES(engine_mutex);
 
   // ---- cancelling; the first two release the lock meanwhile
