@@ -20,6 +20,23 @@ class Untracked {
   Untracked& operator=(const Untracked&) = delete;
 };
 
+// Marks a discarded block as being recomputed for a scope that begins and ends with the lock held: whatever
+// its call throws, no thread waits for it for ever.
+class UnderWay {
+ public:
+  UnderWay(BlockTable& table, bool& mark) : table_(table), mark_(mark) { mark_ = true; }
+  ~UnderWay() {
+    mark_ = false;
+    table_.notify();
+  }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+
+ private:
+  BlockTable& table_;
+  bool& mark_;
+};
+
 }  // namespace
 
 Status Recomputer::gather(NodeId id, std::span<Access> accesses, Bytes operands,
@@ -160,14 +177,12 @@ Status Recomputer::recompute(Block& block) {
     table_.wait_change();
     return {};
   }
-  entry.under_way = true;
   Status status;
   {
+    const UnderWay mark(table_, entry.under_way);
     const Unlocked gap(table_);
     run_untracked(entry.call->node(), [&] { status = entry.call->follow(block); });
   }
-  entry.under_way = false;
-  table_.notify();
   if (!status.ok()) return status;
   recomputed_.fetch_add(1, std::memory_order_relaxed);
   std::unique_ptr<RecordedCall> call = std::move(entry.call);

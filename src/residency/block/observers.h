@@ -1,4 +1,5 @@
-// Functions that the engine calls: set before the first block is created, called by any thread.
+// Functions that the engine calls: set before the first block is created, called by any thread. They must not
+// throw: the engine calls them in the middle of a change.
 #pragma once
 
 #include <cstdint>

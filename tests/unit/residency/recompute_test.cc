@@ -1,10 +1,11 @@
 // Blocks that the engine discards and recomputes with their operators.
 #include <gtest/gtest.h>
-#include <atomic>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "support/at_points.h"
 #include "support/machine.h"
+#include "support/watchdog.h"
 
 namespace innkeeper::test {
 namespace {
@@ -274,6 +276,18 @@ TEST_F(Recompute, WhatFailsIsTriedAgain) {
   kitchen_.before = nullptr;
   EXPECT_EQ(seen(*made, at_), filled(7));
   EXPECT_EQ(seen(from, at_), filled(3));
+  kitchen_.destroy(made);
+}
+
+TEST_F(Recompute, ACallThatThrowsIsTriedAgain) {
+  const Watchdog watchdog(std::chrono::seconds(30));
+  Block& from = source(3);
+  Block* made = dropped(from);
+  kitchen_.before = []() -> Status { throw std::runtime_error("no status"); };
+  EXPECT_THROW((void)kitchen_.machine().read(*made, at_), std::runtime_error);
+  EXPECT_EQ(kitchen_->check_invariants(), "");
+  kitchen_.before = nullptr;
+  EXPECT_EQ(seen(*made, at_), filled(7));
   kitchen_.destroy(made);
 }
 
