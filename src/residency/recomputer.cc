@@ -20,8 +20,8 @@ class Untracked {
   Untracked& operator=(const Untracked&) = delete;
 };
 
-// Marks a discarded block as being recomputed for a scope that begins and ends with the lock held: whatever
-// its call throws, no thread waits for it for ever.
+// Marks a discarded block as being recomputed for a scope that begins and ends with the lock held. Where its
+// call throws the mark ends, too, so that no other thread waits for it for ever.
 class UnderWay {
  public:
   UnderWay(BlockTable& table, bool& mark) : table_(table), mark_(mark) { mark_ = true; }
