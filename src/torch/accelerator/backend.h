@@ -110,6 +110,9 @@ class Backend {
   virtual std::optional<cost::KeptRates> rates_of_today(c10::DeviceIndex) { return std::nullopt; }
   // Size of its last-level cache; 0 if there is none.
   virtual Bytes cache(c10::DeviceIndex) { return Bytes(0); }
+  // While the result lives, the calling thread's kernels take the time that its rates predict, without
+  // factors of single operators, so that a probe measures the rates. Null: they always do.
+  virtual std::shared_ptr<void> at_its_rates() { return nullptr; }
   // Seconds of its own clock. None: it uses the machine's clock.
   virtual std::optional<double> time(c10::DeviceIndex) { return std::nullopt; }
   // Keeps its compute queue busy for `seconds`. Only a simulated accelerator supports this.

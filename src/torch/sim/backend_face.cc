@@ -56,6 +56,7 @@ class SimBackend final : public Backend {
     return made;
   }
 
+  std::shared_ptr<void> at_its_rates() override { return std::make_shared<AtItsRates>(); }
   std::optional<double> time(c10::DeviceIndex index) override { return accelerator(index).time(); }
 
   void keep_busy(c10::DeviceIndex index, double seconds) override {
