@@ -73,11 +73,13 @@ class Backend {
   // Completes the nodes of this kind: their accelerators and their budgets. Fails if an accelerator does not
   // exist or is smaller than its budget.
   virtual Status resolve(MachineSpec&) { return {}; }
-  // Called before the engine is made, for each machine, also for one without nodes of this kind.
+  // Makes the accelerators of a new machine, before its engine. Called for each machine: one without nodes of
+  // this kind ends those of the machine before. A kind with its own allocator keeps the accountant.
   virtual void open(const MachineSpec&, Accountant&) {}
   virtual AcceleratorNode make_node(const NodeSpec& spec) = 0;
-  // Called when the engine exists: from now on all memory of this kind is charged. Accelerator i is nodes[i].
-  // With `take_all` each takes its whole budget now; throws if it has less.
+  // Called when the engine exists. A kind with PyTorch's allocator, which allocates before that, charges all
+  // memory from now on. Accelerator i is nodes[i]. With `take_all` each takes its whole budget now; throws if
+  // it has less.
   virtual void start_charging(Accountant*, const Relief&, std::span<const ChargedNode>, bool /*take_all*/) {}
   // Ends the charging. Does nothing if there was none.
   virtual void stop_charging() {}
