@@ -13,6 +13,7 @@ class NodeInfo:
     budget: int
     capacity: int
     computes: bool
+    host_kernels: bool
 
 class Samples:
     nodes: list[str]

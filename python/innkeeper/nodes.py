@@ -32,9 +32,9 @@ class Node:
     """The directory of a disk's file."""
 
     def __post_init__(self) -> None:
-        if self.count != 1 and self.kind != "sim":
+        if self.count != 1 and self.kind in ("cuda", "host", "disk", "auto"):
             raise ValueError(f"count is for simulated GPUs, not for {self.kind!r}")
-        if self.index is not None and self.kind != "cuda":
+        if self.index is not None and self.kind in ("sim", "host", "disk", "auto"):
             raise ValueError(f"index is for GPUs of kind 'cuda', not for {self.kind!r}")
         if (self.path is not None) != (self.kind == "disk"):
             raise ValueError(f"path is for kind 'disk', which needs one; got {self.path!r} for {self.kind!r}")
@@ -44,7 +44,7 @@ class Node:
         words += [str(each) for each in (self.index, self.path) if each is not None]
         if self.budget is not None:
             size = f"{bytes_of(self.budget, 'budget')}B"
-            words.append(f"{self.count}x{size}" if self.kind == "sim" else size)
+            words.append(f"{self.count}x{size}" if self.kind == "sim" or self.count != 1 else size)
         return ":".join(words)
 
 

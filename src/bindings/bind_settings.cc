@@ -31,6 +31,7 @@ void bind_settings(py::module_& m) {
       .def_readonly("budget", &NodeInfo::budget)
       .def_readonly("capacity", &NodeInfo::capacity)
       .def_readonly("computes", &NodeInfo::computes)
+      .def_readonly("host_kernels", &NodeInfo::host_kernels)
       .def("__repr__", [](const NodeInfo& node) { return "<node " + describe(node) + ">"; });
   m.def("nodes", &nodes, WithoutGil(), "The nodes, in order. Starts the runtime.");
   m.def("set_budget", &set_budget, py::arg("node"), py::arg("bytes"), WithoutGil(),

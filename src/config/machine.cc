@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "base/size.h"
+#include "config/accelerator_kinds.h"
 #include "config/text.h"
 #include "device/host.h"
 
@@ -47,15 +48,17 @@ std::optional<int> index_from_environment(const char* name) {
 std::string with_commas(std::string_view item) {
   // A directory's name may have spaces.
   const std::string_view between = item.starts_with("disk") ? ";" : "; \t\r\n|+&";
-  constexpr std::string_view kKinds[] = {"auto", "cuda", "sim", "host", "disk"};
+  const auto begins_item = [](std::string_view text) {
+    return text.starts_with("auto") || text.starts_with("host") || text.starts_with("disk") ||
+           std::ranges::any_of(kAcceleratorKinds,
+                               [&](const AcceleratorKind& kind) { return text.starts_with(kind.name); });
+  };
   std::string result;
   size_t taken = 0;
   for (size_t at = item.find_first_of(between); at != std::string_view::npos;
        at = item.find_first_of(between, at)) {
     const size_t next = std::min(item.find_first_not_of(between, at), item.size());
-    const std::string_view rest = item.substr(next);
-    if (std::any_of(std::begin(kKinds), std::end(kKinds),
-                    [&](auto kind) { return rest.starts_with(kind); })) {
+    if (begins_item(item.substr(next))) {
       result.append(item.substr(taken, at - taken)).append(",");
       taken = next;
     }
@@ -83,21 +86,23 @@ class Parser {
       return parsed;
     }
     IK_RETURN_IF_ERROR(check_together());
-    if (!has(NodeMake::host)) add({.make = NodeMake::host, .name = "host", .budget = default_host_budget()});
+    if (!has(NodeKind::host)) add({.kind = NodeKind::host, .name = "host", .budget = default_host_budget()});
     for (NodeSpec& node : spec_.nodes) {
-      if (node.make == NodeMake::host && !node.budget) node.budget = default_host_budget();
+      if (node.kind == NodeKind::host && !node.budget) node.budget = default_host_budget();
     }
     std::stable_sort(spec_.nodes.begin(), spec_.nodes.end(),
-                     [](const NodeSpec& a, const NodeSpec& b) { return tier(a.make) < tier(b.make); });
+                     [](const NodeSpec& a, const NodeSpec& b) { return tier(a.kind) < tier(b.kind); });
     return std::move(spec_);
   }
 
  private:
-  static int tier(NodeMake make) { return make == NodeMake::disk ? 2 : make == NodeMake::host ? 1 : 0; }
+  static int tier(NodeKind kind) { return kind == NodeKind::disk ? 2 : kind == NodeKind::host ? 1 : 0; }
 
-  bool has(NodeMake make) const {
-    return std::any_of(spec_.nodes.begin(), spec_.nodes.end(),
-                       [&](const NodeSpec& node) { return node.make == make; });
+  bool has(NodeKind kind) const {
+    return std::ranges::any_of(spec_.nodes, [&](const NodeSpec& node) { return node.kind == kind; });
+  }
+  int count_of(const AcceleratorKind& kind) const {
+    return static_cast<int>(std::ranges::count(spec_.nodes, kind.name, &NodeSpec::accelerator));
   }
   void add(NodeSpec node) { spec_.nodes.push_back(std::move(node)); }
 
@@ -110,14 +115,16 @@ class Parser {
 
   Status parse_item(std::string_view item) {
     const size_t colon = item.find(':');
-    const std::string_view kind = item.substr(0, colon);
+    const std::string_view word = item.substr(0, colon);
     const bool bare = colon == std::string_view::npos;
     const std::string_view rest = bare ? "" : item.substr(colon + 1);
-    if (kind == "auto") return parse_auto(item, bare, rest);
-    if (kind == "sim") return parse_sim(item, rest);
-    if (kind == "cuda") return parse_cuda(item, bare, rest);
-    if (kind == "host") return parse_host(item, bare, rest);
-    if (kind == "disk") return parse_disk(item, rest);
+    if (word == "auto") return parse_auto(item, bare, rest);
+    if (word == "host") return parse_host(item, bare, rest);
+    if (word == "disk") return parse_disk(item, rest);
+    for (const AcceleratorKind& kind : kAcceleratorKinds) {
+      if (word != kind.name) continue;
+      return kind.simulated ? parse_simulated(item, kind, rest) : parse_visible(item, kind, bare, rest);
+    }
     const std::string hint = parse_index(item) ? " (each GPU is an item of its own: cuda:0,cuda:1)" : "";
     return refuse(in_quotes(item) + " is no node" + hint +
                   "; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB");
@@ -156,16 +163,18 @@ class Parser {
                   "; write a smaller size");
   }
 
-  Status parse_sim(std::string_view item, std::string_view rest) {
+  Status parse_simulated(std::string_view item, const AcceleratorKind& kind, std::string_view rest) {
+    const std::string name(kind.name);
     if (rest.empty())
-      return refuse(in_quotes(item) + " has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB");
+      return refuse(in_quotes(item) + " has no size, expected " + name + ":SIZE or " + name +
+                    ":COUNTxSIZE, as in " + name + ":2x64MiB");
     const size_t cross = rest.find('x');
     std::optional<int> count = 1;
     if (cross != std::string_view::npos) {
       count = parse_index(rest.substr(0, cross));
       if (!count || *count == 0 || static_cast<size_t>(*count) > kMaxNodes) {
         return refuse(in_quotes(item) + ": " + in_quotes(rest.substr(0, cross)) + " is no count from 1 to " +
-                      std::to_string(kMaxNodes) + ", as in sim:2x64MiB");
+                      std::to_string(kMaxNodes) + ", as in " + name + ":2x64MiB");
       }
     }
     Bytes budget;
@@ -176,28 +185,33 @@ class Parser {
     IK_RETURN_IF_ERROR(check_host_memory(item, all, "the simulated nodes need"));
     simulated_ = all.count();
     for (int i = 0; i < *count; ++i) {
-      NodeSpec node{
-          .make = NodeMake::sim, .name = "sim:" + std::to_string(sims_), .index = sims_, .budget = budget};
+      const int index = count_of(kind);
+      NodeSpec node{.kind = NodeKind::accelerator,
+                    .accelerator = kind.name,
+                    .simulated = true,
+                    .name = name + ":" + std::to_string(index),
+                    .index = index,
+                    .budget = budget};
       node.sim = sim_;
       node.sim.name = node.name;
       node.sim.capacity = budget;
       // Nodes differ in the items that they execute late.
-      node.sim.seed = sim_.seed + static_cast<uint64_t>(sims_);
-      ++sims_;
+      node.sim.seed = sim_.seed + static_cast<uint64_t>(index);
       add(std::move(node));
       IK_RETURN_IF_ERROR(check_count());
     }
     return Status::okay();
   }
 
-  Status parse_cuda(std::string_view item, bool bare, std::string_view rest) {
-    NodeSpec node{.make = NodeMake::cuda, .name = "cuda"};
+  Status parse_visible(std::string_view item, const AcceleratorKind& kind, bool bare, std::string_view rest) {
+    const std::string name(kind.name);
+    NodeSpec node{.kind = NodeKind::accelerator, .accelerator = kind.name, .name = name};
     const size_t colon = rest.find(':');
     const std::string_view first = rest.substr(0, colon);
     if (all_digits(first)) {
       node.index = parse_index(first);
       if (!node.index || *node.index >= 128)
-        return refuse(in_quotes(item) + ": the index is beyond 127, expected cuda:0:20GiB");
+        return refuse(in_quotes(item) + ": the index is beyond 127, expected " + name + ":0:20GiB");
       node.name += ":" + std::to_string(*node.index);
       rest = colon == std::string_view::npos ? "" : rest.substr(colon + 1);
       bare = colon == std::string_view::npos;
@@ -208,19 +222,19 @@ class Parser {
       node.budget = budget;
     }
     for (const NodeSpec& other : spec_.nodes) {
-      if (other.make != NodeMake::cuda) continue;
+      if (other.accelerator != kind.name) continue;
       if (other.index == node.index) return refuse(in_quotes(item) + ": " + node.name + " was named before");
       if (!other.index || !node.index)
-        return refuse(in_quotes(item) + ": cuda means all GPUs, so no GPU can be named beside it");
+        return refuse(in_quotes(item) + ": " + name + " means all GPUs, so no GPU can be named beside it");
     }
     add(std::move(node));
     return check_count();
   }
 
   Status parse_host(std::string_view item, bool bare, std::string_view rest) {
-    if (has(NodeMake::host))
+    if (has(NodeKind::host))
       return refuse(in_quotes(item) + ": host was named before, there is one host memory");
-    NodeSpec node{.make = NodeMake::host, .name = "host"};
+    NodeSpec node{.kind = NodeKind::host, .name = "host"};
     if (!bare) {
       Bytes budget;
       IK_RETURN_IF_ERROR(parse_budget(item, rest, budget));
@@ -233,7 +247,7 @@ class Parser {
   }
 
   Status parse_disk(std::string_view item, std::string_view rest) {
-    if (has(NodeMake::disk))
+    if (has(NodeKind::disk))
       return refuse(in_quotes(item) + ": disk was named before, there is one spill file");
     const size_t colon = rest.rfind(':');
     if (colon == std::string_view::npos || colon == 0) {
@@ -255,13 +269,13 @@ class Parser {
       return refuse(in_quotes(item) + ": directory " + in_quotes(path) +
                     " cannot be written: " + std::strerror(errno));
     }
-    add({.make = NodeMake::disk, .name = "disk", .budget = budget, .path = path});
+    add({.kind = NodeKind::disk, .name = "disk", .budget = budget, .path = path});
     return check_count();
   }
 
   // One place is reserved for the host, which is added if it is not named.
   Status check_count() const {
-    const size_t count = spec_.nodes.size() + (has(NodeMake::host) ? 0 : 1);
+    const size_t count = spec_.nodes.size() + (has(NodeKind::host) ? 0 : 1);
     if (count <= kMaxNodes) return Status::okay();
     return refuse("more than " + std::to_string(kMaxNodes) + " nodes, host included; name fewer");
   }
@@ -270,7 +284,7 @@ class Parser {
     if (!spec_.data) IK_RETURN_IF_ERROR(check_without_data());
     if (!spec_.automatic) return Status::okay();
     for (const NodeSpec& node : spec_.nodes) {
-      if (node.make != NodeMake::disk) {
+      if (node.kind != NodeKind::disk) {
         return refuse("auto names the GPUs and host, so " + node.name +
                       " cannot stand beside it; only a disk can, as in auto,disk:/tmp:8GiB");
       }
@@ -281,11 +295,11 @@ class Parser {
   // Nodes that compute or store bytes cannot be combined with nodes without data.
   Status check_without_data() const {
     for (const NodeSpec& node : spec_.nodes) {
-      if (node.make == NodeMake::cuda || node.make == NodeMake::disk) {
+      if (node.kind != NodeKind::host && !node.simulated) {
         return refuse(node.name + " needs data, which INNKEEPER_SIM has off; sim and host nodes need none");
       }
     }
-    if (has(NodeMake::sim)) return Status::okay();
+    if (std::ranges::any_of(spec_.nodes, &NodeSpec::simulated)) return Status::okay();
     return refuse(
         "no simulated node is named, and nothing else works without data, which INNKEEPER_SIM has "
         "off; name one, as in sim:8x80GiB,host:1TiB");
@@ -294,8 +308,7 @@ class Parser {
   const sim::Options sim_;
   const Bytes host_memory_;
   MachineSpec spec_;
-  int sims_ = 0;
-  int64_t simulated_ = 0;  // Bytes of all sim nodes so far.
+  int64_t simulated_ = 0;  // Bytes of all simulated nodes so far.
 };
 
 }  // namespace
@@ -337,16 +350,14 @@ std::optional<int> simulated_index(std::string_view uuid) {
 
 std::string simulated_node(std::string_view uuid) {
   const std::optional<int> index = simulated_index(uuid);
-  return index ? "sim:" + std::to_string(*index) : "";
+  return index ? std::string(kSim) + ":" + std::to_string(*index) : "";
 }
 
 void keep_listed(MachineSpec& spec, std::string_view list) {
   std::vector<NodeSpec> kept;
   for (std::string_view item : split_items(list)) {
     const int index = (all_digits(item) ? parse_index(item) : simulated_index(item)).value_or(-1);
-    const auto named = [&](const NodeSpec& node) {
-      return node.make == NodeMake::sim && node.index == index;
-    };
+    const auto named = [&](const NodeSpec& node) { return node.accelerator == kSim && node.index == index; };
     const auto found = std::find_if(spec.nodes.begin(), spec.nodes.end(), named);
     if (found == spec.nodes.end()) break;
     if (std::any_of(kept.begin(), kept.end(), named)) {
@@ -357,7 +368,7 @@ void keep_listed(MachineSpec& spec, std::string_view list) {
   }
   for (int i = 0; NodeSpec & node : kept) node.index = i++;  // The nodes are renumbered; their names stay.
   for (NodeSpec& node : spec.nodes)
-    if (node.make != NodeMake::sim) kept.push_back(std::move(node));
+    if (node.accelerator != kSim) kept.push_back(std::move(node));
   spec.nodes = std::move(kept);
 }
 
@@ -368,8 +379,8 @@ Status part_one_memory(MachineSpec& spec, Bytes free, Bytes memory) {
   std::vector<NodeSpec*> unnamed;
   NodeSpec* host = nullptr;
   for (NodeSpec& node : spec.nodes) {
-    if (node.make == NodeMake::host) host = &node;
-    if (node.make == NodeMake::host ? !spec.host_named : !node.integrated) continue;
+    if (node.kind == NodeKind::host) host = &node;
+    if (node.kind == NodeKind::host ? !spec.host_named : !node.integrated) continue;
     if (!node.budget) {
       unnamed.push_back(&node);
       continue;

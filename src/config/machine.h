@@ -2,10 +2,12 @@
 //
 //   nodes := item {"," item}     empty text is `auto`
 //   item  := auto[:SIZE]         the visible GPUs, if any, then host; only a disk may be combined with it
-//          | cuda[:INDEX][:SIZE] all visible GPUs, or one; SIZE is each one's budget (default: all)
-//          | sim:[COUNTx]SIZE    COUNT simulated accelerators of SIZE each, numbered from 0 on
+//          | KIND[:INDEX][:SIZE] all visible GPUs, or one; SIZE is each one's budget (default: all)
+//          | KIND:[COUNTx]SIZE   COUNT simulated accelerators of SIZE each, numbered from 0 on
 //          | host[:SIZE]         host memory (default: 4/5 of the memory outside the simulated nodes)
 //          | disk:DIRECTORY:SIZE  a spill file in directory DIRECTORY, whose name may have ':' but not ','
+//
+// KIND is a kind of accelerator_kinds.h: in the first form `cuda`, in the second, simulated kinds', `sim`.
 //
 // It also parses the simulator's options, INNKEEPER_SIM:
 //
@@ -27,21 +29,27 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "device/device_api.h"
 #include "sim/accelerator.h"
 
 namespace innkeeper {
 
-enum class NodeMake : uint8_t { sim, cuda, host, disk };
+// The kind of simulated accelerators that telemetry shows, leases reserve and CUDA_VISIBLE_DEVICES lists.
+inline constexpr std::string_view kSim = "sim";
+// The kind of accelerators that `auto` means.
+inline constexpr std::string_view kCuda = "cuda";
 
 struct NodeSpec {
-  NodeMake make = NodeMake::host;
+  NodeKind kind = NodeKind::host;
+  std::string_view accelerator = {};  // Name of an accelerator's kind, such as "cuda"; empty for other nodes.
+  bool simulated = false;             // True: it is of a simulated kind, and its memory is the host's.
   std::string name = {};  // Name such as "sim:0", "cuda:1", "host" or "disk"; "cuda" alone: all visible GPUs.
-  std::optional<int> index = {};     // Index of a sim or cuda node; none: every visible GPU.
-  std::optional<Bytes> budget = {};  // Budget; none (cuda only): the GPU's memory.
-  // True (cuda only): its memory is the host's; set by the caller that queried the GPU.
+  std::optional<int> index = {};     // Index of an accelerator in its kind; none: every visible one.
+  std::optional<Bytes> budget = {};  // Budget; none (not if simulated): the accelerator's memory.
+  // True: a GPU that shares the host's memory; set by the caller that queried the GPU.
   bool integrated = false;
   std::string path = {};  // Directory of a disk node.
-  sim::Options sim = {};  // Options of a sim node, ready to build the accelerator from.
+  sim::Options sim = {};  // Options of a simulated node, ready to build the accelerator from.
 };
 
 // One of the processes that torchrun started on this machine: LOCAL_RANK of LOCAL_WORLD_SIZE. They share the

@@ -29,7 +29,7 @@ Part read_simulated(Wanted wanted) {
     return part;
   }
   for (const NodeSpec& node : spec.value().nodes) {
-    if (node.make != NodeMake::sim) continue;
+    if (node.accelerator != kSim) continue;
     Gpu gpu;
     gpu.uuid = simulated_uuid(*node.index);
     gpu.name = "simulated " + std::string(node.sim.gpu.name);

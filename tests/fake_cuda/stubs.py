@@ -115,7 +115,7 @@ def make_nvml(out: Path) -> None:
     functions = c_file(
         out / "nvml.c",
         "int nvmlInit_v2(void) { return 0; }\n"
-        "int nvmlDeviceGetHandleByPciBusId_v2(char* id, void** GPU) { *gpu = id; return 0; }\n"
+        "int nvmlDeviceGetHandleByPciBusId_v2(char* id, void** gpu) { *gpu = id; return 0; }\n"
         "int nvmlDeviceGetComputeRunningProcesses(void* gpu, unsigned* count, void* processes) {\n"
         "  (void)gpu, (void)processes;\n  *count = 0;\n  return 0;\n}\n",
         [f"int {name}(void) {{ return 3; }}" for name in nothing],  # not supported

@@ -27,13 +27,15 @@ void check_machine(const MachineSpec& machine, Bytes memory) {
   int tier = 0;
   for (const NodeSpec& node : machine.nodes) {
     IK_CHECK(names.insert(node.name).second, "two nodes have one name: " + node.name);
-    const int own = node.make == NodeMake::disk ? 2 : node.make == NodeMake::host ? 1 : 0;
+    const int own = node.kind == NodeKind::disk ? 2 : node.kind == NodeKind::host ? 1 : 0;
     IK_CHECK(own >= tier, "accelerators come first, then the host, then the disk");
     tier = own;
-    IK_CHECK(node.budget.has_value() || node.make == NodeMake::cuda, node.name + " has no budget");
+    IK_CHECK((node.kind == NodeKind::accelerator) == !node.accelerator.empty(), node.name);
+    IK_CHECK(node.budget.has_value() || (node.kind == NodeKind::accelerator && !node.simulated),
+             node.name + " has no budget");
     IK_CHECK(!node.budget.has_value() || node.budget->count() >= kAlignment, node.name + " holds nothing");
-    if (node.make == NodeMake::host) ++hosts;
-    if (node.make == NodeMake::sim) {
+    if (node.kind == NodeKind::host) ++hosts;
+    if (node.simulated) {
       simulated += node.budget->count();
       IK_CHECK(node.sim.capacity == *node.budget && node.sim.name == node.name);
     }

@@ -56,10 +56,11 @@ IK_EXPORT bool is_bad_fork();
 
 struct NodeInfo {
   std::string name;  // Name such as "sim:0", "cuda:1", "host" or "disk".
-  std::string kind;  // Kind: "sim", "cuda", "host" or "disk".
+  std::string kind;  // Kind of accelerator ("sim", "cuda"), "host" or "disk".
   int64_t budget;
   int64_t capacity;
-  bool computes;  // True: operators may run here.
+  bool computes;      // True: operators may run here.
+  bool host_kernels;  // True: operators that run here run PyTorch's CPU kernels.
 };
 IK_EXPORT std::vector<NodeInfo> nodes();
 // Returns text such as "sim:0: 48.0 MiB of 64.0 MiB, computes".

@@ -20,7 +20,7 @@ MANAGED = torch.device(DEVICE, 0)
 
 def gpus() -> list[str]:
     """The nodes that compute with kernels of their own, not the host's."""
-    return [node.name for node in _C.nodes() if node.computes and node.kind not in ("host", "sim")]
+    return [node.name for node in _C.nodes() if node.computes and not node.host_kernels]
 
 
 def is_managed(value: Any) -> bool:

@@ -35,7 +35,7 @@ class _Cpu(str):
 
 
 def _host_computes() -> bool:
-    return all(node.kind in ("host", "sim") for node in _C.nodes() if node.computes)
+    return all(node.host_kernels for node in _C.nodes() if node.computes)
 
 
 def install() -> None:

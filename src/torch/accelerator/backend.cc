@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "torch/process/nodes_setting.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -25,6 +26,7 @@ Backend* first(const Is& is) {
 void add_backend(Backend& backend) {
   IK_CHECK(count < kMost, "too many kinds of accelerators");
   added[count++] = &backend;
+  add_kind_of_build(backend.kind());
 }
 
 std::span<Backend* const> backends() { return {added.data(), count}; }
@@ -37,8 +39,8 @@ Backend* backend_of(c10::DeviceType type) {
   return first([type](const Backend& each) { return each.type() == type; });
 }
 
-Backend* backend_of(NodeMake make) {
-  return first([make](const Backend& each) { return each.make() == make; });
+Backend* backend_of(std::string_view kind) {
+  return first([kind](const Backend& each) { return each.kind() == kind; });
 }
 
 }  // namespace innkeeper::torch_layer

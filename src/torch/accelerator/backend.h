@@ -1,9 +1,9 @@
 // One kind of accelerator: the functions that the managed device needs from it beyond c10's generic
 // interfaces (c10_device.h).
 //
-// A new kind is a c10 device, one class that derives from Backend, one line in start/backends.cc, and a
-// NodeMake with its grammar (config/machine.h). Each function with a body here has the behaviour of an
-// accelerator without that feature.
+// A new kind is a c10 device, one class that derives from Backend, one line in start/backends.cc and one in
+// config/accelerator_kinds.h (docs/internals/backends.md). Each function with a body here has the behaviour
+// of an accelerator without that feature.
 //
 // Thread safety: resolve, open, make_node, start_charging and stop_charging must not run concurrently with
 // uses of the accelerator's memory. All others may be called from any thread. Failures of the accelerator's
@@ -19,7 +19,7 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
+#include <string_view>
 
 #include "config/machine.h"
 #include "cost/kept_rates.h"
@@ -52,8 +52,7 @@ class Backend {
   virtual ~Backend() = default;
 
   // ---- identity
-  virtual NodeMake make() const = 0;
-  virtual std::string kind() const = 0;  // Prefix of its nodes' names: "cuda" of "cuda:0".
+  virtual std::string_view kind() const = 0;  // Its name in kAcceleratorKinds.
   virtual c10::DeviceType type() const = 0;
   virtual c10::DispatchKey key() const = 0;
   // Key of the kernels that compute there. A simulated accelerator runs the CPU's kernels.
@@ -74,11 +73,13 @@ class Backend {
   // Completes the nodes of this kind: their accelerators and their budgets. Fails if an accelerator does not
   // exist or is smaller than its budget.
   virtual Status resolve(MachineSpec&) { return {}; }
-  // Called before the engine is made, for each machine, also for one without nodes of this kind.
+  // Makes the accelerators of a new machine, before its engine. Called for each machine: one without nodes of
+  // this kind ends those of the machine before. A kind with its own allocator keeps the accountant.
   virtual void open(const MachineSpec&, Accountant&) {}
   virtual AcceleratorNode make_node(const NodeSpec& spec) = 0;
-  // Called when the engine exists: from now on all memory of this kind is charged. Accelerator i is nodes[i].
-  // With `take_all` each takes its whole budget now; throws if it has less.
+  // Called when the engine exists. A kind with PyTorch's allocator, which allocates before that, charges all
+  // memory from now on. Accelerator i is nodes[i]. With `take_all` each takes its whole budget now; throws if
+  // it has less.
   virtual void start_charging(Accountant*, const Relief&, std::span<const ChargedNode>, bool /*take_all*/) {}
   // Ends the charging. Does nothing if there was none.
   virtual void stop_charging() {}
@@ -110,6 +111,9 @@ class Backend {
   virtual std::optional<cost::KeptRates> rates_of_today(c10::DeviceIndex) { return std::nullopt; }
   // Size of its last-level cache; 0 if there is none.
   virtual Bytes cache(c10::DeviceIndex) { return Bytes(0); }
+  // While the result lives, the calling thread's kernels take the time that its rates predict, without
+  // factors of single operators, so that a probe measures the rates. Null: they always do.
+  virtual std::shared_ptr<void> at_its_rates() { return nullptr; }
   // Seconds of its own clock. None: it uses the machine's clock.
   virtual std::optional<double> time(c10::DeviceIndex) { return std::nullopt; }
   // Keeps its compute queue busy for `seconds`. Only a simulated accelerator supports this.
@@ -125,8 +129,10 @@ std::span<Backend* const> backends();
 // Whether a graph is being captured on any accelerator of any kind. Host memory must not be locked or
 // unlocked then.
 bool is_any_captured();
-// The backend of this kind of device, or node; null if this build has none.
+// The backend of this type of device; null if this build has none. Of backends that share a c10 device it is
+// the first that was added.
 Backend* backend_of(c10::DeviceType type);
-Backend* backend_of(NodeMake make);
+// The backend of this kind; null if this build has none, or if `kind` is empty.
+Backend* backend_of(std::string_view kind);
 
 }  // namespace innkeeper::torch_layer

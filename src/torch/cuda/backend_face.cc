@@ -13,8 +13,7 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  NodeMake make() const override { return NodeMake::cuda; }
-  std::string kind() const override { return "cuda"; }
+  std::string_view kind() const override { return kCuda; }
   c10::DeviceType type() const override { return c10::kCUDA; }
   c10::DispatchKey key() const override { return c10::DispatchKey::CUDA; }
   bool keeps_pinned_memory() const override { return true; }

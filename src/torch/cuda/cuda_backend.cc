@@ -168,14 +168,17 @@ Status resolve(MachineSpec& spec) {
     const int count = c10::cuda::device_count();
     sharers = spec.share.sharers(count);
     for (const int i : spec.share.gpus(count)) {
-      nodes.push_back(
-          {.make = NodeMake::cuda, .name = "cuda:" + std::to_string(i), .index = i, .budget = budget});
+      nodes.push_back({.kind = NodeKind::accelerator,
+                       .accelerator = kCuda,
+                       .name = std::string(kCuda) + ":" + std::to_string(i),
+                       .index = i,
+                       .budget = budget});
     }
     return count;
   };
   if (spec.automatic) add_all(spec.automatic_budget);
   for (NodeSpec& node : spec.nodes) {
-    if (node.make != NodeMake::cuda || node.index) {
+    if (node.accelerator != kCuda || node.index) {
       nodes.push_back(std::move(node));
     } else if (add_all(node.budget) == 0) {
       return refuse(
@@ -189,7 +192,7 @@ Status resolve(MachineSpec& spec) {
   bool any = false;
   std::optional<GpuMemory> shared;  // Memory that integrated GPUs share with the host.
   for (NodeSpec& node : nodes) {
-    if (node.make != NodeMake::cuda) continue;
+    if (node.accelerator != kCuda) continue;
     IK_RETURN_IF_ERROR(complete(node, sharers));
     if (node.integrated) shared = memory_of(static_cast<c10::DeviceIndex>(*node.index));
     any = true;

@@ -19,17 +19,17 @@ inline bool runs_host_kernels() {
   Runtime& started = runtime();
   const auto& nodes = started.engine().computing_nodes();
   return std::all_of(nodes.begin(), nodes.end(), [&started](NodeId node) {
-    const c10::DeviceType type = started.backend(node).device.type();
-    return type == c10::kCPU || type == c10::kHPU;
+    return started.backend(node).kernel_key == c10::DispatchKey::CPU;
   });
 }
 
-// Whether every computing node is a CUDA GPU. Starts the runtime.
+// Whether every computing node runs PyTorch's CUDA kernels. Starts the runtime.
 inline bool runs_cuda_kernels() {
   Runtime& started = runtime();
   const auto& nodes = started.engine().computing_nodes();
-  return std::all_of(nodes.begin(), nodes.end(),
-                     [&started](NodeId node) { return started.backend(node).device.is_cuda(); });
+  return std::all_of(nodes.begin(), nodes.end(), [&started](NodeId node) {
+    return started.backend(node).kernel_key == c10::DispatchKey::CUDA;
+  });
 }
 
 // A tensor of the same geometry on `device`, without any memory: for code that reads only its geometry.

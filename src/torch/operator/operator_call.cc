@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "residency/block/sources.h"
 #include "torch/accelerator/c10_device.h"
+#include "torch/accelerator/kernel_work.h"
 #include "torch/errors.h"
 #include "torch/memory/composed.h"
 #include "torch/memory/device_index.h"
@@ -21,7 +22,6 @@
 #include "torch/operator/soft_placement.h"
 #include "torch/process/samples.h"
 #include "torch/registry/work.h"
-#include "torch/sim/kernel_call.h"
 #include "trace/stream.h"
 
 namespace innkeeper::torch_layer {
@@ -199,7 +199,7 @@ void OperatorCall::begin(NodeId node) {
   if (!backend.host) {
     device_.emplace(backend.device);
     if (runtime_.engine().plans().stream()->on()) [[unlikely]]
-      sim_backend::work_of_thread() = {};
+      work_of_thread() = {};
   }
   if (runtime_.stress_hash()) [[unlikely]]
     hash_operands();
@@ -410,7 +410,7 @@ void OperatorCall::came_of(const std::shared_ptr<const RecordedOperator>& call,
 trace::Operation OperatorCall::recorded() const {
   const bool host = runtime_.backend(node_).host;
   return {runtime_.engine().plans().stream()->name(name_),
-          host ? trace::Work() : std::exchange(sim_backend::work_of_thread(), {})};
+          host ? trace::Work() : std::exchange(work_of_thread(), {})};
 }
 
 void OperatorCall::price_kernels(KernelClock& clock) const {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/thread_annotations.h"
+#include "config/accelerator_kinds.h"
 #include "config/text.h"
 #include "device/host.h"
 #include "innkeeper/torch/runtime.h"
@@ -52,7 +53,7 @@ void refuse_what_is_not_leased(const MachineSpec& spec) {
   if (uuids.empty() || !simulated_index(uuids.front())) return;
   std::string others;
   for (const NodeSpec& node : spec.nodes) {
-    if (node.make != NodeMake::sim) continue;
+    if (node.accelerator != kSim) continue;
     const bool is_leased = std::any_of(
         uuids.begin(), uuids.end(), [&](std::string_view uuid) { return simulated_node(uuid) == node.name; });
     if (!is_leased) others += (others.empty() ? "" : ", ") + node.name;
@@ -68,6 +69,22 @@ void refuse_what_is_not_leased(const MachineSpec& spec) {
                  " this process would use " + others +
                  ": leave the variable as it was set for the lease, or name a GPU of the lease by its UUID"),
       "");
+}
+
+// Written while the library is loaded, before other threads use it.
+std::vector<std::string_view>& kinds_of_build() {
+  static auto& kinds = *new std::vector<std::string_view>;
+  return kinds;
+}
+
+void refuse_what_the_build_lacks(const NodeSpec& node) {
+  if (node.kind != NodeKind::accelerator) return;
+  if (std::ranges::find(kinds_of_build(), node.accelerator) != kinds_of_build().end()) return;
+  const auto& kind = *std::ranges::find(kAcceleratorKinds, node.accelerator, &AcceleratorKind::name);
+  throw_status(Status(Code::invalid_argument, in_quotes(node.name) + ": this build has no " +
+                                                  std::string(kind.library) +
+                                                  "; simulated GPUs work everywhere, as in sim:2x64MiB"),
+               "INNKEEPER_NODES");
 }
 
 // CUDA sees no device at all if the list names one twice.
@@ -94,19 +111,13 @@ std::string exchange_configured_nodes(std::string nodes) {
   return std::exchange(by_program.nodes, std::move(nodes));
 }
 
+void add_kind_of_build(std::string_view kind) { kinds_of_build().push_back(kind); }
+
 MachineSpec parse_nodes(const std::string& nodes) {
   Result<MachineSpec> spec = parse_machine(nodes, from_environment("INNKEEPER_SIM"), host_memory_limit(),
                                            local_share_from_environment());
   if (!spec.ok()) throw_status(spec.status(), "");  // The message begins with the setting's name.
-#ifndef INNKEEPER_WITH_CUDA
-  for (const NodeSpec& node : spec.value().nodes) {
-    if (node.make != NodeMake::cuda) continue;
-    throw_status(Status(Code::invalid_argument,
-                        "\"" + node.name +
-                            "\": this build has no CUDA; simulated GPUs work everywhere, as in sim:2x64MiB"),
-                 "INNKEEPER_NODES");
-  }
-#endif
+  for (const NodeSpec& node : spec.value().nodes) refuse_what_the_build_lacks(node);
   if (const char* list = visible_list(); list != nullptr) keep_listed(spec.value(), list);
   if (nodes == from_environment("INNKEEPER_NODES")) refuse_what_is_not_leased(spec.value());
   return std::move(spec).value();
@@ -115,16 +126,14 @@ MachineSpec parse_nodes(const std::string& nodes) {
 std::vector<std::string> expected_nodes(int visible_gpus) {
   const MachineSpec spec = parse_nodes(nodes_setting());
   std::vector<std::string> names;
-  const auto add_visible = [&] {
-    for (const int index : spec.share.gpus(visible_gpus)) names.push_back("cuda:" + std::to_string(index));
+  const auto add_visible = [&](const std::string& kind) {
+    for (const int index : spec.share.gpus(visible_gpus)) names.push_back(kind + ":" + std::to_string(index));
   };
-  if (spec.automatic) add_visible();
+  if (spec.automatic) add_visible(std::string(kCuda));
   for (const NodeSpec& node : spec.nodes) {
-    if (node.make == NodeMake::cuda && !node.index) {
-      add_visible();
-    } else if (node.make == NodeMake::cuda || node.make == NodeMake::sim) {
-      names.push_back(node.name);
-    }
+    if (node.kind != NodeKind::accelerator) continue;
+    if (node.index) names.push_back(node.name);
+    if (!node.index) add_visible(node.name);
   }
   if (!names.empty()) return names;
   // The host is device 0 if there is no other node.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/machine.h"
@@ -16,9 +17,13 @@ std::string nodes_setting();
 // Replaces the nodes given to configure(); an empty text clears them. Returns the previous text.
 std::string exchange_configured_nodes(std::string nodes);
 
+// Called when the library is loaded, for each kind of accelerator that this build has. `kind` must outlive
+// the process's last call.
+void add_kind_of_build(std::string_view kind);
+
 // The machine that `nodes` and INNKEEPER_SIM describe. After follow_visible_devices(), CUDA_VISIBLE_DEVICES
-// selects among its simulated nodes. Throws c10::ValueError if a text is not valid, or names GPUs and this
-// build has no CUDA.
+// selects among its simulated nodes. Throws c10::ValueError if a text is not valid, or names an accelerator
+// of a kind that this build lacks.
 MachineSpec parse_nodes(const std::string& nodes);
 
 // Names of the computing nodes, in the order of nodes(), as a start now would find them. Empty if

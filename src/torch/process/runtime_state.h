@@ -26,7 +26,7 @@ struct NodeBackend {
   c10::DispatchKey key = c10::DispatchKey::CPU;
   c10::DispatchKey kernel_key = c10::DispatchKey::CPU;  // Key of the kernels that compute there.
   bool host = true;                                     // Computes with CPU kernels on host memory.
-  std::string kind;                                     // "sim", "cuda", "host" or "disk".
+  std::string kind;                                     // Backend::kind(), "host" or "disk".
   Bytes capacity{0};
   Backend* accelerator = nullptr;                       // Null for the host and disks.
   std::shared_ptr<KernelClock> kernel_clock = nullptr;  // Null if the node reports kernel times or has none.

@@ -12,8 +12,7 @@ namespace {
 
 class SimBackend final : public Backend {
  public:
-  NodeMake make() const override { return NodeMake::sim; }
-  std::string kind() const override { return "sim"; }
+  std::string_view kind() const override { return kSim; }
   c10::DeviceType type() const override { return c10::kHPU; }
   c10::DispatchKey key() const override { return c10::DispatchKey::HPU; }
   c10::DispatchKey kernel_key() const override { return c10::DispatchKey::CPU; }
@@ -25,7 +24,7 @@ class SimBackend final : public Backend {
     std::vector<std::shared_ptr<sim::Accelerator>> accelerators;
     std::vector<NodeId> nodes;
     for (size_t i = 0; i < spec.nodes.size(); ++i) {
-      if (spec.nodes[i].make != NodeMake::sim) continue;
+      if (spec.nodes[i].accelerator != kind()) continue;
       accelerators.push_back(std::make_shared<sim::Accelerator>(spec.nodes[i].sim));
       nodes.push_back(NodeId{static_cast<uint8_t>(i)});
     }
@@ -56,6 +55,7 @@ class SimBackend final : public Backend {
     return made;
   }
 
+  std::shared_ptr<void> at_its_rates() override { return std::make_shared<AtItsRates>(); }
   std::optional<double> time(c10::DeviceIndex index) override { return accelerator(index).time(); }
 
   void keep_busy(c10::DeviceIndex index, double seconds) override {

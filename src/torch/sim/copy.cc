@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "torch/accelerator/kernel_work.h"
 #include "torch/memory/pinned_memory.h"
 #include "torch/process/faults.h"
 #include "torch/sim/allocator.h"

@@ -38,10 +38,6 @@ struct Operand {
   bool written;
 };
 
-// Work of the calling thread's kernels since the last record took it.
-trace::Work& work_of_thread();
-void note_kernel(const cost::KernelCost& kernel);
-
 // Contents of the faces: the accelerator's bytes (which read as zeros if it holds no data), or only shapes.
 enum class Faces : uint8_t { bytes, shapes };
 

@@ -1,6 +1,7 @@
 // The second half of KernelCall: results, resized operands, and the ranges that the kernel wrote.
 #include <ATen/EmptyTensor.h>
 
+#include "torch/accelerator/kernel_work.h"
 #include "torch/memory/composed.h"
 #include "torch/process/faults.h"
 #include "torch/sim/allocator.h"
@@ -178,19 +179,6 @@ void KernelCall::computed() {
   }
   if (faces_ == Faces::shapes) settle_sizes();
   TORCH_CHECK(!faults::injected(faults::Fault::late_kernel), faults::message("a kernel that has written"));
-}
-
-trace::Work& work_of_thread() {
-  thread_local trace::Work work;
-  return work;
-}
-
-void note_kernel(const cost::KernelCost& kernel) {
-  trace::Work& work = work_of_thread();
-  work.flops += kernel.flops;
-  work.bytes += kernel.bytes;
-  if (kernel.flops > 0) work.precision = kernel.precision;
-  ++work.kernels;
 }
 
 namespace {

@@ -12,11 +12,11 @@
 #include <string>
 
 #include "base/log.h"
+#include "torch/accelerator/backend.h"
 #include "torch/accelerator/compute_queue.h"
 #include "torch/accelerator/current_device.h"
 #include "torch/memory/cpu_allocator.h"
 #include "torch/registry/unseen.h"
-#include "torch/sim/sim_backend.h"
 
 namespace innkeeper::torch_layer {
 namespace {
@@ -194,7 +194,7 @@ cost::Measured probe(const ProbeSetup& setup) noexcept {
   try {
     const Unseen unseen;
     const DisarmedCpu disarmed;
-    const sim_backend::AtItsRates without_factors;
+    const std::shared_ptr<void> without_factors = backend_of(setup.device.type())->at_its_rates();
     keeping_current_device(setup.device.type(), [&] {
       const OnComputeQueue on_queue(setup.device);
       prober.measure();

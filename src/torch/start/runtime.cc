@@ -149,7 +149,7 @@ NodeBackend backend_for(Backend& accelerator, const NodeSpec& spec, const Accele
           .key = accelerator.key(),
           .kernel_key = accelerator.kernel_key(),
           .host = false,
-          .kind = accelerator.kind(),
+          .kind = std::string(accelerator.kind()),
           .capacity = made.capacity,
           .accelerator = &accelerator,
           .kernel_clock = made.kernel_clock};
@@ -162,7 +162,7 @@ Slabs::Options slabs_for(Bytes budget, bool has_data, const std::vector<NodeSpec
   for (Backend* const backend : backends()) {
     std::vector<c10::DeviceIndex> indices;
     for (const NodeSpec& node : nodes)
-      if (node.make == backend->make()) indices.push_back(static_cast<c10::DeviceIndex>(*node.index));
+      if (node.accelerator == backend->kind()) indices.push_back(static_cast<c10::DeviceIndex>(*node.index));
     std::optional<Slabs::Hooks> hooks;
     if (!indices.empty()) hooks = backend->slab_hooks(indices);
     if (!hooks) continue;
@@ -187,8 +187,8 @@ void tell_of_no_gpu(const std::string& text, const MachineSpec& spec) {
   if (!are_devices_called_cuda() || !(text.empty() || text.find("auto") < text.find_first_of(",:"))) return;
   Bytes host;
   for (const NodeSpec& node : spec.nodes) {
-    if (node.make == NodeMake::cuda || node.make == NodeMake::sim) return;
-    if (node.make == NodeMake::host) host = node.budget.value_or(Bytes(0));
+    if (node.kind == NodeKind::accelerator) return;
+    if (node.kind == NodeKind::host) host = node.budget.value_or(Bytes(0));
   }
   if (!may_say_once(SaidOnce::no_gpu)) return;
   log(LogLevel::warn, "no GPU: cuda is simulated on the CPU with " + to_string(host) +
@@ -231,7 +231,7 @@ Runtime::Prepared Runtime::prepare(const std::string& text) {
   resolve_accelerators(prepared.spec);
   tell_of_no_gpu(text, prepared.spec);
   for (const NodeSpec& node : prepared.spec.nodes) {
-    if (node.make == NodeMake::disk) {
+    if (node.kind == NodeKind::disk) {
       Result<std::unique_ptr<DiskDevice>> disk = DiskDevice::open(node.path, node.budget.value_or(Bytes(0)));
       // Only this call shows that a directory takes no files (/proc, a lost network): the setting names a
       // wrong directory.
@@ -254,15 +254,15 @@ Runtime::Runtime(Prepared prepared)
       has_data_(prepared.spec.data) {
   const MachineSpec& spec = prepared.spec;
   for (Backend* const backend : backends()) backend->open(spec, late_accountant());
-  const bool any =
-      std::ranges::any_of(spec.nodes, [](const NodeSpec& node) { return backend_of(node.make) != nullptr; });
+  const bool any = std::ranges::any_of(
+      spec.nodes, [](const NodeSpec& node) { return backend_of(node.accelerator) != nullptr; });
 
   std::vector<NodeSetup> setups;
   HostNode* locked_host = nullptr;
   for (const NodeSpec& node : spec.nodes) {
     NodeBackend backend;
     NodeSetup setup;
-    if (Backend* const accelerator = backend_of(node.make)) {
+    if (Backend* const accelerator = backend_of(node.accelerator)) {
       AcceleratorNode made = accelerator->make_node(node);
       backend = backend_for(*accelerator, node, made);
       setup = std::move(made.setup);
@@ -273,7 +273,7 @@ Runtime::Runtime(Prepared prepared)
       if (rates) setup.speed = measured_speed(setup.speed, *rates);
     }
     setup.budget = node.budget.value_or(Bytes(0));
-    if (node.make == NodeMake::host) {
+    if (node.kind == NodeKind::host) {
       Slabs::Options slabs = slabs_for(setup.budget, has_data_, spec.nodes);
       const bool locks = slabs.hooks.lock != nullptr;
       backend.kind = "host";
@@ -283,7 +283,7 @@ Runtime::Runtime(Prepared prepared)
       setup.device = std::move(host);
       setup.computes = !any;
     }
-    if (node.make == NodeMake::disk) {
+    if (node.kind == NodeKind::disk) {
       backend.kind = "disk";
       backend.capacity = setup.budget;
       setup.device = std::move(prepared.disk);

@@ -79,7 +79,8 @@ std::vector<NodeInfo> nodes() {
     const auto& computing = engine.computing_nodes();
     rows.push_back({engine.device(node).name(), machine->backend(node).kind, engine.budget(node).count(),
                     machine->backend(node).capacity.count(),
-                    std::find(computing.begin(), computing.end(), node) != computing.end()});
+                    std::find(computing.begin(), computing.end(), node) != computing.end(),
+                    machine->backend(node).kernel_key == c10::DispatchKey::CPU});
   }
   return rows;
 }

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/size.h"
+#include "config/accelerator_kinds.h"
 #include "config/misspelt.h"
 #include "device/host.h"
 #include "support/environment.h"
@@ -104,7 +105,8 @@ TEST(Machine, GivesEachSimulatedNodeItsOptions) {
       parse_machine("sim:2x64MiB", "random:40,gpu=H100,link=PCIe 5 x16", kHostMemory);
   ASSERT_TRUE(spec.ok());
   const NodeSpec& second = spec.value().nodes[1];
-  EXPECT_EQ(second.make, NodeMake::sim);
+  EXPECT_EQ(second.accelerator, kSim);
+  EXPECT_TRUE(second.simulated);
   EXPECT_EQ(second.index, 1);
   EXPECT_EQ(second.sim.name, "sim:1");
   EXPECT_EQ(second.sim.capacity, MiB(64));
@@ -112,6 +114,29 @@ TEST(Machine, GivesEachSimulatedNodeItsOptions) {
   EXPECT_EQ(second.sim.gpu.name, "H100");
   EXPECT_EQ(second.sim.host_link.name, "PCIe 5 x16");
   EXPECT_EQ(second.sim.visibility, sim::Visibility::random);
+}
+
+TEST(Machine, ReadsEachKindOfAccelerator) {
+  for (const AcceleratorKind& kind : kAcceleratorKinds) {
+    const std::string name(kind.name);
+    const std::string text = name + (kind.simulated ? ":2x1MiB" : ":0,host," + name + ":1:1MiB");
+    const MachineSpec spec = parse_machine(text, "", kHostMemory).value();
+    ASSERT_EQ(spec.nodes.size(), 3u) << text;
+    const NodeSpec& second = spec.nodes[1];
+    EXPECT_EQ(second.kind, NodeKind::accelerator) << text;
+    EXPECT_EQ(second.accelerator, kind.name);
+    EXPECT_EQ(second.simulated, kind.simulated) << text;
+    EXPECT_EQ(second.name, name + ":1");
+    EXPECT_EQ(second.index, 1) << text;
+    EXPECT_EQ(second.budget, MiB(1)) << text;
+    EXPECT_EQ(spec.nodes[2].kind, NodeKind::host) << text;
+    EXPECT_EQ(
+        parse_machine(name + (kind.simulated ? ":1MiB" : ""), "", kHostMemory).value().nodes[0].accelerator,
+        kind.name);
+    EXPECT_EQ(parse_machine("host;" + text, "", kHostMemory).status().message(),
+              "INNKEEPER_NODES: \"host;" + text.substr(0, text.find(',')) +
+                  "\": commas separate nodes, as in \"host," + text.substr(0, text.find(',')) + "\"");
+  }
 }
 
 TEST(Machine, DirectoriesMayHoldColons) {
@@ -368,7 +393,7 @@ TEST(Machine, WithoutDataMayBeLargerThanThisOne) {
   EXPECT_FALSE(spec.data);
   EXPECT_EQ(spec.nodes.size(), 9u);
   for (const NodeSpec& node : spec.nodes) {
-    if (node.make == NodeMake::sim) {
+    if (node.simulated) {
       EXPECT_FALSE(node.sim.data || node.sim.poison) << node.name;
     }
   }
@@ -425,7 +450,7 @@ TEST(Machine, SimulatedGpusHaveUuidsOfTheirOwn) {
 // The budgets of a machine with one integrated GPU, by node.
 std::vector<int64_t> parted(const char* nodes, Bytes free, Bytes memory, std::string* why = nullptr) {
   MachineSpec spec = parse_machine(nodes, "", GiB(100)).value();
-  for (NodeSpec& node : spec.nodes) node.integrated = node.make == NodeMake::cuda;
+  for (NodeSpec& node : spec.nodes) node.integrated = node.accelerator == "cuda";
   const Status status = part_one_memory(spec, free, memory);
   if (why != nullptr) *why = std::string(status.message());
   if (!status.ok()) return {};
