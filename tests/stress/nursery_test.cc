@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Crowds, NurseryStress, testing::ValuesIn(kCrowds),
 
 // No request fails where the only space is the space that other threads are about to free. A thread's bytes
 // are in its operator, in a place, listed, or on their way out.
-TEST(NurseryStress, WhatOthersHaveIsRoomToCome) {
+TEST(NurseryStress, MemoryOfOtherThreadsBlocksIsWaitedFor) {
   const uint64_t rounds = from_environment("INNKEEPER_STEPS", 300);
   const Watchdog watchdog(std::chrono::seconds(300));
   for (uint64_t round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {

@@ -56,7 +56,7 @@ def recomputed(run_python: RunProgram, script: str, stress: str = "recompute") -
     return int(done.stdout)
 
 
-def test_everything_that_can_be_is_computed_again_to_the_bit(run_python: RunProgram) -> None:
+def test_all_that_can_be_is_recomputed_to_the_bit(run_python: RunProgram) -> None:
     assert recomputed(run_python, STRESSED) > 200, "it was not dropped"
 
 
@@ -219,7 +219,7 @@ assert innkeeper.stats()["recomputed"] > 100
 """
 
 
-def test_who_reads_and_who_writes_an_input_come_at_once(run_python: RunProgram) -> None:
+def test_a_reader_and_a_writer_of_an_input_come_at_once(run_python: RunProgram) -> None:
     done = run_python("-c", WRITERS, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr
 
@@ -295,7 +295,7 @@ def test_no_thread_computes_by_the_settings_of_another_time(run_python: RunProgr
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
-ROOMLESS = """
+NO_SPACE = """
 import innkeeper
 import torch
 
@@ -313,6 +313,6 @@ print(torch.are_deterministic_algorithms_enabled())
 """
 
 
-def test_where_there_is_no_room_a_setting_stays_as_it_is(run_python: RunProgram) -> None:
-    done = run_python("-c", ROOMLESS, INNKEEPER_STRESS="recompute")
+def test_without_free_space_a_setting_stays_as_it_is(run_python: RunProgram) -> None:
+    done = run_python("-c", NO_SPACE, INNKEEPER_STRESS="recompute")
     assert (done.returncode, done.stdout.split()) == (0, ["True", "False", "True"]), done.stderr

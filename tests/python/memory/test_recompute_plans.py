@@ -190,7 +190,7 @@ print(now["recomputed"], now["period"]["kernel_seconds"], now["time_bound"], now
 """
 
 
-def test_what_is_computed_again_is_not_counted_as_the_programs_own_kernels(run_python: RunProgram) -> None:
+def test_recompute_is_not_counted_as_the_programs_own_kernels(run_python: RunProgram) -> None:
     found = {}
     for recompute in ("True", "False"):
         done = run_python("-c", TIMES.replace("RECOMPUTE", recompute))
