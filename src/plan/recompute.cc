@@ -124,7 +124,7 @@ std::vector<RecomputedBlock> may_be_recomputed(const Program& program, NodeId no
       if (made.has_value()) all.push_back(*made);
     }
   }
-  // Greedy, the largest first. Inputs of a chosen block are not dropped, nor are blocks computed from one.
+  // Greedy, the largest first. Inputs of a chosen block are not discarded, nor are blocks computed from one.
   std::stable_sort(all.begin(), all.end(),
                    [](const RecomputedBlock& a, const RecomputedBlock& b) { return a.size > b.size; });
   std::unordered_set<int64_t> discarded, read;  // Keys of chosen blocks, and of their inputs.

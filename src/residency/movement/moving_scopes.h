@@ -1,4 +1,5 @@
-// Work of a thread on blocks without the lock, as scopes: whatever fails inside, no block keeps its mark.
+// Scopes of moves: a node's count of moves, a block's mark, a move's flag. Each is undone when the scope
+// ends, also after a failure.
 #pragma once
 
 #include <optional>
@@ -29,7 +30,8 @@ class NodeMovingScope {
   Node& node_;
 };
 
-// Marks a block as moving and releases the lock for a scope; takes it again when the scope ends.
+// Marks a block as moved by this thread and releases the lock for a scope; retakes the lock and removes the
+// mark when the scope ends. Requires: the lock is held, and no thread moves the block.
 class IK_SCOPED_CAPABILITY BlockMovingScope {
  public:
   BlockMovingScope(BlockTable& table, Block& block) IK_RELEASE(engine_mutex) IK_NO_THREAD_SAFETY_ANALYSIS
