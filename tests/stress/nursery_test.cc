@@ -140,7 +140,7 @@ TEST(NurseryStress, MemoryOfOtherThreadsBlocksIsWaitedFor) {
       ++ready;
       while (ready < 2) std::this_thread::yield();
     };
-    std::thread vendor([&] {
+    std::thread producer([&] {
       together();
       for (uint64_t i = 0; i < 5 + round % 20; ++i) {
         Result<Block*> made = machine.make(node, pattern(24 * 1024, 1));
@@ -153,7 +153,7 @@ TEST(NurseryStress, MemoryOfOtherThreadsBlocksIsWaitedFor) {
     Result<Memory> memory = machine->device(node).allocate(KiB(56));
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     memory = Memory();
-    vendor.join();
+    producer.join();
     EXPECT_EQ(machine->check_invariants(), "");
   }
 }
