@@ -27,7 +27,7 @@ std::string said_of(const Program& program, int64_t times, const Schedule& made,
   for (const PlannedMove& move : made.moves)
     if (move.discards) discarded += move.size;
   const std::string again =
-      discarded == Bytes(0) ? "" : ", and " + to_string(discarded) + " are dropped and computed again";
+      discarded == Bytes(0) ? "" : ", and " + to_string(discarded) + " are discarded and recomputed";
   const std::string periods = times == 1 ? "a period" : std::to_string(times) + " periods";
   return "planned: " + periods + " of " + std::to_string(program.length() / times) + " operators, in which " +
          to_string(made.arriving) + " arrive at " + at.about.name + " and " + to_string(made.leaving) +

@@ -197,7 +197,7 @@ def test_recompute_is_not_counted_as_the_programs_own_kernels(run_python: RunPro
         assert done.returncode == 0, done.stderr
         found[recompute] = [float(each) for each in done.stdout.split()]
     (again, kernels, bound, periods), (none, expected, _, _) = found["True"], found["False"]
-    assert again > 20 and none == 0, "nothing was computed again"
+    assert again > 20 and none == 0, "nothing was recomputed"
     assert kernels == pytest.approx(expected, rel=1e-3)
     assert bound <= kernels * 1.2
     assert periods >= 6, "each of the program's counts, though some are scheduled together"

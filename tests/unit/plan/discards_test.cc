@@ -84,7 +84,7 @@ TEST(Discards, AreExpectedOnlyAfterTheOperatorsThatMakeThem) {
   const int discarded = training.discarded() - before;
   EXPECT_GT(discarded, 4);
   EXPECT_EQ(training.wanted(), discarded);
-  EXPECT_EQ(training.discarded_unkept(), 0) << "all that is dropped can be made again";
+  EXPECT_EQ(training.discarded_unkept(), 0) << "every discarded block can be recomputed";
 }
 
 TEST(Discards, AreExpectedAfterAllOperatorsOnceThePlanIsLeft) {

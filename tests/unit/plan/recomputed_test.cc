@@ -139,7 +139,7 @@ TEST(Recomputed, IsNotTakenWhereCopiesCostNothing) {
   const Program without = with_recomputed(program, may_be_recomputed(program, kGpu));
   const Schedule nothing = make_schedule(uses_at(without, kGpu, kSpeed), space);
   EXPECT_TRUE(nothing.moves.empty());
-  EXPECT_GT(nothing.time, plain.time) << "what is computed again takes its time";
+  EXPECT_GT(nothing.time, plain.time) << "a recompute takes its time";
   EXPECT_EQ(discarded(schedule_with_recompute(program, uses, space)), 0);
 }
 
