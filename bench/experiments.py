@@ -90,11 +90,11 @@ def run(threads: int, gpus: int, rounds: int, steps: int) -> dict[str, float]:
     }
 
 
-def elsewhere(threads: int, gpus: int, room: int, rounds: int, steps: int) -> dict[str, float]:
+def elsewhere(threads: int, gpus: int, space: int, rounds: int, steps: int) -> dict[str, float]:
     """``run`` in a process of its own, on GPUs with the given budget."""
     given = {"--threads": threads, "--rounds": rounds, "--steps": steps, "--gpus": gpus}
     words = [word for pair in given.items() for word in pair]
-    nodes = f"sim:{gpus}x{room}B,host:4GiB"
+    nodes = f"sim:{gpus}x{space}B,host:4GiB"
     found: dict[str, float] = found_apart(*words, what=f"{threads} threads on {gpus} GPUs", nodes=nodes)
     return found
 
@@ -125,7 +125,7 @@ def main() -> None:
         f"one GPU of half of {count} peaks": (1, half * count),
     }
     rows = {
-        name: elsewhere(count, gpus, room, args.rounds, args.steps) for name, (gpus, room) in places.items()
+        name: elsewhere(count, gpus, space, args.rounds, args.steps) for name, (gpus, space) in places.items()
     }
     cores = len(os.sched_getaffinity(0))
     table = Table(

@@ -184,21 +184,21 @@ def passing(size: int, uses: list[tuple[int, bool]], died: int) -> Iterator[Vers
 
 
 class Program:
-    """The linear program of a period with ``room`` bytes of memory, cut into intervals of about equal time.
+    """The linear program of a period with ``space`` bytes of memory, cut into intervals of about equal time.
 
     Its variables are the seconds of each interval and, for each block that may leave, by interval: bytes that
     leave and return, the sums of these, and the bytes on the host.
     """
 
-    def __init__(self, found: Period, room: int, machine: Machine, intervals: int, whole: bool) -> None:
+    def __init__(self, found: Period, space: int, machine: Machine, intervals: int, whole: bool) -> None:
         length = len(found.seconds)
         progress = np.cumsum(found.seconds / found.seconds.sum() + 0.5 / length)
         self.of = np.minimum((progress / progress[-1] * intervals).astype(int), intervals - 1)
         self.of = np.unique(self.of, return_inverse=True)[1]  # an operator may be longer than an interval
         self.length, self.count, self.whole = length, int(self.of[-1]) + 1, whole
         self.kernels = np.bincount(self.of, weights=found.seconds)
-        self.short = np.full(self.count, -room, np.int64)
-        np.maximum.at(self.short, self.of, found.alive - room)
+        self.short = np.full(self.count, -space, np.int64)
+        np.maximum.at(self.short, self.of, found.alive - space)
         self.low, self.high = list(self.kernels), [np.inf] * self.count
         self.rows: list[dict[int, float]] = []
         self.most: list[float] = []

@@ -41,12 +41,12 @@ def train(name: str, form: str, steps: int) -> dict[str, Any]:
     return measured(CASES[name].training(**FORMS[form]), steps)
 
 
-def run(name: str, form: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
+def run(name: str, form: str, steps: int, space: str, settings: dict[str, str]) -> dict[str, Any]:
     """The same in a process of its own, on a GPU with the given budget."""
     words = ("--case", name, "--form", form, "--steps", steps)
-    nodes = f"sim:{room},host:2TiB"
+    nodes = f"sim:{space},host:2TiB"
     found: dict[str, Any] = found_apart(
-        *words, what=f"{name} with {room}", nodes=nodes, INNKEEPER_SIM=SIM, **settings
+        *words, what=f"{name} with {space}", nodes=nodes, INNKEEPER_SIM=SIM, **settings
     )
     return found
 
@@ -75,8 +75,8 @@ def main() -> None:
     for form in forms:
         whole = run(args.only, form, args.steps, "4TiB", {})
         for share in map(float, args.share.split(",")):
-            room = f"{int(share * whole['peak'])}B"
-            found = {way: run(args.only, form, args.steps, room, settings) for way, settings in WAYS.items()}
+            space = f"{int(share * whole['peak'])}B"
+            found = {way: run(args.only, form, args.steps, space, settings) for way, settings in WAYS.items()}
             times = [f"{1e3 * row['seconds']:.1f}" for row in (whole, *found.values())]
             table.add_row(args.only, form, times[0], f"{share:.0%}", *times[1:])
             rows.append({"model": args.only, "form": form, "share": share, "whole": whole, **found})

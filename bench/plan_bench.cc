@@ -18,8 +18,8 @@ constexpr NodeId kGpu{0};
 // Training steps of `layers` layers of three operators each, with blocks that are only names.
 class Program {
  public:
-  Program(int64_t layers, Bytes room, Planner::RunInBackground run_in_background = {})
-      : planner([room](NodeId) { return room; }, [](NodeId) { return AboutNode{}; },
+  Program(int64_t layers, Bytes space, Planner::RunInBackground run_in_background = {})
+      : planner([space](NodeId) { return space; }, [](NodeId) { return AboutNode{}; },
                 std::move(run_in_background)),
         results_(static_cast<size_t>(layers)) {
     for (int64_t i = 0; i < layers; ++i) weights_.push_back(meet());

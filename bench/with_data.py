@@ -112,12 +112,12 @@ def check_losses(found: dict[str, Any], whole: dict[str, Any], case: str) -> Non
             raise SystemExit(f"{case}, {way}: losses differ from those with room for all")
 
 
-def run(name: str, steps: int, room: str, settings: dict[str, str]) -> dict[str, Any]:
+def run(name: str, steps: int, space: str, settings: dict[str, str]) -> dict[str, Any]:
     """The same in a process of its own, on a GPU with the given budget."""
     words = ("--case", name, "--steps", steps)
-    nodes = f"sim:{room},host:4GiB"
+    nodes = f"sim:{space},host:4GiB"
     found: dict[str, Any] = found_apart(
-        *words, what=f"{name} with {room}", nodes=nodes, INNKEEPER_SIM=GPU, **settings
+        *words, what=f"{name} with {space}", nodes=nodes, INNKEEPER_SIM=GPU, **settings
     )
     return found
 
@@ -144,8 +144,8 @@ def main() -> None:
     for name in [args.only] if args.only else MODELS:
         whole = run(name, args.steps, "2GiB", {})
         for share in map(float, args.share.split(",")):
-            room = f"{int(share * whole['peak'])}B"
-            found = {way: run(name, args.steps, room, settings) for way, settings in WAYS.items()}
+            space = f"{int(share * whole['peak'])}B"
+            found = {way: run(name, args.steps, space, settings) for way, settings in WAYS.items()}
             check_losses(found, whole, f"{name} at {share:.0%}")
             planned = found["planned"]
             bound = planned["bytes_bound"] or 0

@@ -91,16 +91,16 @@ def main() -> None:
         for name in [args.only] if args.only else MODELS:
             ample = {"gpu": "sim:2GiB,host:4GiB", "host": "host:4GiB"}
             for kind, nodes in ample.items():
-                room = run(name, nodes)
-                peak = room["peak"]
+                whole = run(name, nodes)
+                peak = whole["peak"]
                 above = f"sim:{int(GPU_SHARE * peak)}B,host:{int(BELOW_SHARE * peak)}B"
                 memory = above if kind == "gpu" else f"host:{int(HOST_SHARE * peak)}B"
                 nodes = f"{memory},disk:{directory}:8GiB"
                 found = {way: run(name, nodes, INNKEEPER_PLANNING=on) for way, on in WAYS.items()}
-                check_losses(found, room, f"{name} on {nodes}")
-                times = [f"{row['seconds'] / room['seconds']:.2f}x" for row in found.values()]
+                check_losses(found, whole, f"{name} on {nodes}")
+                times = [f"{row['seconds'] / whole['seconds']:.2f}x" for row in found.values()]
                 table.add_row(name, kind, *times, f"{found['planned']['spilled'] / peak:.0%}")
-                rows.append({"model": name, "memory": nodes, "whole": room, **found})
+                rows.append({"model": name, "memory": nodes, "whole": whole, **found})
     Console(soft_wrap=True, width=120).print(table)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))

@@ -93,8 +93,8 @@ def three_runs(args: argparse.Namespace) -> list[dict[str, Any]]:
     real = torch.cuda.is_available() and not args.simulate
     device = "cuda" if real else "cpu"
     plain = run("plain PyTorch", device, args.training)
-    room = "cuda:0,host" if real else f"sim:1x{args.room},host:{args.host}"
-    ample = run("managed, room for all", "managed", args.training, room)
+    ample_nodes = "cuda:0,host" if real else f"sim:1x{args.room},host:{args.host}"
+    ample = run("managed, room for all", "managed", args.training, ample_nodes)
     budget = int(peak_of(ample) * args.fraction) // args.gpus
     if real:
         nodes = ",".join([*(f"cuda:{n}:{budget}B" for n in range(args.gpus)), "host"])

@@ -225,19 +225,19 @@ class DeviceManager(PredecessorSettings):
                 time.sleep(self.wait_time)
             best = _C.find_device(nbytes, disperse)
             now = _C.stats()["nodes"]
-            room = {
+            unpinned = {
                 node.name: now[node.name]["budget"] - now[node.name]["pinned"]
                 for node in _C.nodes()
                 if node.computes
             }
-            for name in (best, max(room, key=room.__getitem__)):
-                if room[name] >= nbytes:
+            for name in (best, max(unpinned, key=unpinned.__getitem__)):
+                if unpinned[name] >= nbytes:
                     return name
-            self.log(f"no room for {nbytes} bytes: {room} are not pinned")
+            self.log(f"no room for {nbytes} bytes: {unpinned} are not pinned")
         if self.soft_placement and "host" in self.nodes:
             return "host"
         raise torch.OutOfMemoryError(
-            f"no node has room for {nbytes} bytes; not pinned are {room} "
+            f"no node has room for {nbytes} bytes; not pinned are {unpinned} "
             f"(looked {self.retry_limit + 1} times,"
             f" every {self.wait_time} s): unpin, raise a budget with set_budget or turn soft_placement on"
         )

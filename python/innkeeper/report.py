@@ -125,7 +125,7 @@ def summary(*owners: nn.Module | Optimizer) -> str:
             f"{format_bytes(now['bytes_to_disk'])} went there"
         )
     if now["planned_periods"]:
-        again = f"; {now['recomputed']:,} results computed again" if now["recomputed"] else ""
+        again = f"; {now['recomputed']:,} results recomputed" if now["recomputed"] else ""
         lines.append(
             f"{now['planned_periods']:,} periods moved as planned, {now['divergences']:,} left before their "
             f"end{again}"

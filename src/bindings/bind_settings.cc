@@ -15,7 +15,7 @@ void bind_settings(py::module_& m) {
   m.def("set_growth", &set_growth, py::arg("growth"), "Sets that, for the next start or configure().");
   m.def("planning", &planning, "Whether movement is planned.");
   m.def("set_planning", &set_planning, py::arg("planning"), WithoutGil(), "Sets that.");
-  m.def("recompute", &recompute, "Whether blocks may be dropped and computed again.");
+  m.def("recompute", &recompute, "Whether plans may discard blocks and recompute them.");
   m.def("set_recompute", &set_recompute, py::arg("recompute"), WithoutGil(), "Sets that.");
   m.def("start", &start, WithoutGil(), "Starts the runtime, if it has not started.");
   m.def("started", &started, "Whether the runtime has started.");

@@ -7,7 +7,7 @@ namespace innkeeper::board {
 namespace {
 
 constexpr std::string_view kMagic = "innkeeper-board 1 ";
-constexpr size_t kHeaderRoom = 64;
+constexpr size_t kHeaderSpace = 64;
 
 bool valid_name(std::string_view name) {
   const auto allowed = [](char c) { return c > ' ' && c <= '~'; };
@@ -66,7 +66,7 @@ std::optional<Record> decode(std::string_view file) {
   if (!file.starts_with(kMagic)) return std::nullopt;
   file.remove_prefix(kMagic.size());
   // A longer position includes npos: there is no line end.
-  if (file.find('\n') > kHeaderRoom) return std::nullopt;
+  if (file.find('\n') > kHeaderSpace) return std::nullopt;
   std::string_view header = cut(file, '\n');
   size_t length = 0;
   uint64_t checksum = 0;

@@ -135,20 +135,20 @@ std::string Table::render(const Screen& screen) const {
   std::string text;
   const auto line = [&](const std::vector<Cell>& row) {
     const size_t begin = text.size();
-    size_t room = limit;
-    for (size_t k = 0; k < shown.size() && room > 0; ++k) {
+    size_t space = limit;
+    for (size_t k = 0; k < shown.size() && space > 0; ++k) {
       const Column& column = columns[shown[k]];
       const Cell& cell = row[shown[k]];
-      const std::string_view words = cut(cell.text, room);
-      const size_t width = std::min(widths[shown[k]], room);
+      const std::string_view words = cut(cell.text, space);
+      const size_t width = std::min(widths[shown[k]], space);
       const size_t gap = width - std::min(width, columns_of(words));
       if (column.right) text.append(gap, ' ');
       append_painted(text, screen, cell.colour, words);
-      room -= width;
+      space -= width;
       if (k + 1 == shown.size()) break;
       if (!column.right) text.append(gap, ' ');
-      text.append(std::min<size_t>(room, 2), ' ');
-      room -= std::min<size_t>(room, 2);
+      text.append(std::min<size_t>(space, 2), ' ');
+      space -= std::min<size_t>(space, 2);
     }
     while (text.size() > begin && text.back() == ' ') text.pop_back();
     text += '\n';

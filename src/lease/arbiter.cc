@@ -253,8 +253,8 @@ Status Arbiter::resize(Lease& lease, Bytes each, const Machine& machine) {
   for (Claim& claim : record.claims) {
     const Bytes more = each - claim.bytes;
     const std::optional<size_t> at = index_of(machine, claim.uuid);
-    const bool room = at && attempt.ledger[*at].allowed && attempt.ledger[*at].available >= more;
-    if (more > Bytes(0) && !room) {
+    const bool fits = at && attempt.ledger[*at].allowed && attempt.ledger[*at].available >= more;
+    if (more > Bytes(0) && !fits) {
       lock.unlock();
       const Bytes left = at ? std::max(Bytes(0), attempt.ledger[*at].available) : Bytes(0);
       return Status(Code::busy, "asked to grow a lease on " + claim.uuid + " from " + to_string(claim.bytes) +

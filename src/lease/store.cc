@@ -15,7 +15,7 @@
 #include <unordered_set>
 
 #include "base/clock.h"
-#include "base/room.h"
+#include "base/disk_space.h"
 #include "lease/kill_point.h"
 #include "lease/live_file.h"
 #include "lease/logout.h"
@@ -51,7 +51,7 @@ int64_t touched_ns(const timespec& time) {
 Status failed(const Directory& directory, const std::string& what, int error) {
   return Status(Code::io_error, "cannot " + what + " in the lease directory " + directory.path() + ": " +
                                     std::strerror(error) +
-                                    (error == ENOSPC ? room_left(directory.path()) : ""));
+                                    (error == ENOSPC ? space_left(directory.path()) : ""));
 }
 
 // Reserves disk space, so that no later change of the record fails for lack of it. A record grows by its

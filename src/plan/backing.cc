@@ -41,9 +41,9 @@ Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> a
   return made;
 }
 
-Schedule make_backing_schedule(const Uses& uses, Bytes room, std::span<const Schedule> above) {
-  if (shortage(uses, room) == Bytes(0)) return {};
-  Schedule made = make_schedule(uses, Bytes(room.count() - room.count() / kTransit));
+Schedule make_backing_schedule(const Uses& uses, Bytes space, std::span<const Schedule> above) {
+  if (shortage(uses, space) == Bytes(0)) return {};
+  Schedule made = make_schedule(uses, Bytes(space.count() - space.count() / kTransit));
   if (made.moves.empty()) return made;
   for (const Schedule& schedule : above) {
     for (const Absence& away : schedule.away) {

@@ -18,6 +18,6 @@ namespace innkeeper::plan {
 Uses uses_of_backing(NodeId node, const Uses& clock, std::span<const Schedule> above);
 // The moves are at the backing node, and `stored`: evictions to the tier below, fetches from it, and
 // evictions of blocks that a node above has and will write.
-Schedule make_backing_schedule(const Uses& uses, Bytes room, std::span<const Schedule> above);
+Schedule make_backing_schedule(const Uses& uses, Bytes space, std::span<const Schedule> above);
 
 }  // namespace innkeeper::plan

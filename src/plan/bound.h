@@ -7,12 +7,12 @@
 namespace innkeeper::plan {
 
 // The least bytes that any plan without recompute fetches to a node in a period. At the operator where most
-// bytes are in use or between two uses, the bytes beyond `room` are elsewhere, and each returns before its
+// bytes are in use or between two uses, the bytes beyond `space` are elsewhere, and each returns before its
 // next use.
-Bytes live_excess(const Uses& uses, Bytes room);
+Bytes live_excess(const Uses& uses, Bytes space);
 
 // The additional free space with which no block would have to leave: the largest excess of live bytes, used
-// again or not, over `room`.
-Bytes shortage(const Uses& uses, Bytes room);
+// again or not, over `space`.
+Bytes shortage(const Uses& uses, Bytes space);
 
 }  // namespace innkeeper::plan

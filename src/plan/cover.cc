@@ -61,10 +61,10 @@ class Coverers {
 
 class Cover {
  public:
-  Cover(const Uses& uses, Bytes room, const CoverWeights& weights)
+  Cover(const Uses& uses, Bytes space, const CoverWeights& weights)
       : uses_(uses),
         weights_(weights),
-        excess_(beyond(uses, room.count())),
+        excess_(beyond(uses, space.count())),
         short_(excess_.numbers()),
         coverers_(uses) {
     taken_.resize(uses.gaps.size());
@@ -82,7 +82,7 @@ class Cover {
 
  private:
   // Live bytes beyond the free space by step, at most the bytes that can leave there.
-  static std::vector<int64_t> beyond(const Uses& uses, int64_t room) {
+  static std::vector<int64_t> beyond(const Uses& uses, int64_t space) {
     std::vector<int64_t> movable(uses.alive.size());
     for (const Gap& gap : uses.gaps) {
       const Uses::Life& life = uses.blocks[gap.block];
@@ -91,7 +91,7 @@ class Cover {
     sum_up(movable);
     std::vector<int64_t> excess = uses.alive;
     for (size_t step = 0; step < excess.size(); ++step)
-      excess[step] = std::min(excess[step] - room, movable[step]);
+      excess[step] = std::min(excess[step] - space, movable[step]);
     return excess;
   }
 
@@ -208,8 +208,8 @@ class Cover {
 
 }  // namespace
 
-std::vector<size_t> cover(const Uses& uses, Bytes room, const CoverWeights& weights) {
-  return Cover(uses, room, weights).find();
+std::vector<size_t> cover(const Uses& uses, Bytes space, const CoverWeights& weights) {
+  return Cover(uses, space, weights).find();
 }
 
 }  // namespace innkeeper::plan

@@ -28,6 +28,6 @@ struct CoverWeights {
 // the end (Bar-Noy, Bar-Yehuda, Freund, Naor, Schieber: A unified approach to approximating resource
 // allocation and scheduling, JACM 48, 2001, whose variant guarantees a factor of 4). Belady's rule knows no
 // costs.
-std::vector<size_t> cover(const Uses& uses, Bytes room, const CoverWeights& weights = {});
+std::vector<size_t> cover(const Uses& uses, Bytes space, const CoverWeights& weights = {});
 
 }  // namespace innkeeper::plan

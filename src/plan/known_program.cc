@@ -6,10 +6,10 @@ namespace innkeeper::plan {
 namespace {
 
 // By step: whether a move discards a block that is born there.
-std::vector<bool> steps_that_make_dropped(const Program& program, const std::vector<PlannedMove>& moves) {
+std::vector<bool> steps_that_make_discarded(const Program& program, const std::vector<PlannedMove>& moves) {
   std::vector<bool> makes(program.steps.size());
   for (const PlannedMove& move : moves) {
-    if (!move.drops || move.slot.lasting) continue;
+    if (!move.discards || move.slot.lasting) continue;
     const int64_t number = move.slot.number + move.slot.age(program.births) * program.births;
     const auto born =
         std::lower_bound(program.steps.begin(), program.steps.end(), number,
@@ -34,7 +34,7 @@ void KnownProgram::adopt(PeriodPlan plan) {
   working_set_ = plan.working_set;
   planned_ = true;
   moves_ = std::move(plan.moves);
-  makes_dropped_ = steps_that_make_dropped(*program_, moves_);
+  makes_discarded_ = steps_that_make_discarded(*program_, moves_);
   cost_ = plan.cost;
 }
 

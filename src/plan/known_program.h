@@ -42,7 +42,7 @@ class KnownProgram {
   // Empty until there is a plan.
   const std::vector<PlannedMove>& moves() const { return moves_; }
   // Whether the plan discards a result of the step. Requires: is_planned().
-  bool makes_dropped(int64_t step) const { return makes_dropped_[static_cast<size_t>(step)]; }
+  bool makes_discarded(int64_t step) const { return makes_discarded_[static_cast<size_t>(step)]; }
   const PeriodCost& cost() const { return cost_; }
   // Ensures: is_planned().
   void adopt(PeriodPlan plan);
@@ -70,7 +70,7 @@ class KnownProgram {
   std::shared_ptr<PlanInProgress> in_progress_;  // Null: no plan is being made.
   bool planned_ = false;
   std::vector<PlannedMove> moves_;
-  std::vector<bool> makes_dropped_;  // By step.
+  std::vector<bool> makes_discarded_;  // By step.
   PeriodCost cost_;
 };
 

@@ -5,7 +5,7 @@
 namespace innkeeper::plan {
 
 void OnDemand::ended(std::span<const Touch> touches, double seconds) {
-  if (room_ <= Bytes(0)) return;  // No block has to leave.
+  if (space_ <= Bytes(0)) return;  // No block has to leave.
   ++now_;
   double begin = cost_.seconds;
   // Operands at the node are marked as used first, so that they are not evicted for the others.
@@ -96,10 +96,10 @@ OnDemand::EntryIndex OnDemand::index_of_block(const Touch& touch) {
   return found->second;
 }
 
-void OnDemand::set_room(Bytes room) {
-  if (room == room_) return;
-  room_ = room;
-  free_.set_limit(room.count(), cost_.seconds);
+void OnDemand::set_space(Bytes space) {
+  if (space == space_) return;
+  space_ = space;
+  free_.set_limit(space.count(), cost_.seconds);
 }
 
 void OnDemand::died(Name name) {
@@ -126,7 +126,7 @@ void OnDemand::remove(EntryIndex index, double free_at) {
 }
 
 void OnDemand::make_room(Bytes size) {
-  while (large_.size + small_.size + size > room_) {
+  while (large_.size + small_.size + size > space_) {
     const EntryIndex index = victim();
     if (index == kNone) return;
     Entry& leaving = entries_[index];
@@ -140,7 +140,7 @@ void OnDemand::make_room(Bytes size) {
 
 // The same rule as VictimIndex::pop.
 OnDemand::EntryIndex OnDemand::victim() {
-  const bool few_small = small_.size.count() <= room_.count() / kSmallShare;
+  const bool few_small = small_.size.count() <= space_.count() / kSmallShare;
   EntryIndex found = oldest(large_);
   if (found == kNone || !few_small) {
     const EntryIndex small = oldest(small_);

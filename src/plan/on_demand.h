@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/room_clock.h"
+#include "base/free_space_clock.h"
 #include "base/types.h"
 #include "plan/history.h"
 #include "plan/speed.h"
@@ -39,7 +39,7 @@ class OnDemand {
 
   void set_speed(const Speed& speed) { speed_ = speed; }
   // Free space for the program's blocks. Until it is set, the model ignores operators.
-  void set_room(Bytes room);
+  void set_space(Bytes space);
   // `seconds`: time of the operator's kernels.
   void ended(std::span<const Touch> touches, double seconds);
   void died(Name name);
@@ -85,8 +85,8 @@ class OnDemand {
 
   Speed speed_;
   const std::unique_ptr<EvictionPolicy> policy_;
-  Bytes room_{0};
-  RoomClock free_{0};
+  Bytes space_{0};
+  FreeSpaceClock free_{0};
   std::unordered_map<Name, EntryIndex> indices_;
   std::vector<Entry> entries_;
   std::vector<EntryIndex> unused_;

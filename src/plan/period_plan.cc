@@ -23,11 +23,11 @@ std::string on_link(Bytes size, double link) {
 
 std::string said_of(const Program& program, int64_t times, const Schedule& made, Bytes missing,
                     const PlannedNode& at) {
-  Bytes dropped{0};
+  Bytes discarded{0};
   for (const PlannedMove& move : made.moves)
-    if (move.drops) dropped += move.size;
+    if (move.discards) discarded += move.size;
   const std::string again =
-      dropped == Bytes(0) ? "" : ", and " + to_string(dropped) + " are dropped and computed again";
+      discarded == Bytes(0) ? "" : ", and " + to_string(discarded) + " are discarded and recomputed";
   const std::string periods = times == 1 ? "a period" : std::to_string(times) + " periods";
   return "planned: " + periods + " of " + std::to_string(program.length() / times) + " operators, in which " +
          to_string(made.arriving) + " arrive at " + at.about.name + " and " + to_string(made.leaving) +
@@ -64,8 +64,8 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
     const Bytes missing = shortage(uses, at.whole);
     plan.cost.shortage += missing;
     if (at.fits()) continue;
-    Schedule made =
-        at.about.drops ? schedule_with_recompute(program, uses, at.room) : make_schedule(uses, at.room);
+    Schedule made = at.about.may_discard ? schedule_with_recompute(program, uses, at.space)
+                                         : make_schedule(uses, at.space);
     if (made.moves.empty()) continue;
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
     plan.cost.arriving += Bytes(made.arriving.count() / times);
@@ -79,7 +79,7 @@ PeriodPlan plan_period(const Program& program, int64_t times, const std::vector<
     const Uses uses = uses_of_backing(backing.node, clock, above);
     plan.working_set[index_of(backing.node)] += shortage(uses, Bytes(0));
     const Schedule made =
-        backing.room > Bytes(0) ? make_backing_schedule(uses, backing.room, above) : Schedule();
+        backing.space > Bytes(0) ? make_backing_schedule(uses, backing.space, above) : Schedule();
     plan.moves.insert(plan.moves.end(), made.moves.begin(), made.moves.end());
     if (!made.moves.empty()) plan.said.push_back(said_of_backing(made, times));
   }

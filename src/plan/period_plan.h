@@ -30,13 +30,13 @@ struct PeriodCost {
 // The node that receives blocks that leave the others, if there is a tier below it.
 struct Backing {
   NodeId node = kNoNode;
-  Bytes room{0};  // Free space for such blocks.
+  Bytes space{0};  // Free space for such blocks.
 };
 
 struct AboutNode {
   std::string name;  // Name of the node, for messages.
   Speed speed = {};
-  bool drops = false;        // The plan may recompute.
+  bool may_discard = false;  // The plan may recompute.
   NodeId backing = kNoNode;  // Node that receives evicted blocks; it may itself spill.
 };
 
@@ -46,9 +46,9 @@ struct PlannedNode {
   AboutNode about;
   Bytes touched{0};  // Bytes touched per period; each block once.
   Bytes whole{0};    // Free space that the engine grants to blocks; 0: nothing is to move.
-  Bytes room{0};     // Part of it that blocks have.
+  Bytes space{0};    // Part of it that blocks have.
 
-  bool fits() const { return whole <= Bytes(0) || room <= Bytes(0) || touched <= room; }
+  bool fits() const { return whole <= Bytes(0) || space <= Bytes(0) || touched <= space; }
 };
 
 struct PeriodPlan {

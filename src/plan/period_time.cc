@@ -61,7 +61,7 @@ class Run {
 
   void compute(size_t step) {
     const auto kernels = static_cast<double>(uses_.touched[step + 1] - uses_.touched[step]);
-    now_ = clocks_.start(step, with_room(spare_[step], now_)) + kernels;
+    now_ = clocks_.start(step, with_space(spare_[step], now_)) + kernels;
   }
 
   void start(const PlannedTrip& trip) {
@@ -69,7 +69,7 @@ class Run {
     const double takes = slower(uses_.speed) * (static_cast<double>(size) + kLatency);
     if (trip.arrives) {
       const auto next = static_cast<size_t>((trip.after + 1) % uses_.length);
-      in_free_ = with_room(spare_[next], std::max(in_free_, now_)) + takes;
+      in_free_ = with_space(spare_[next], std::max(in_free_, now_)) + takes;
       there_at_[trip.gap] = in_free_;
     } else if (goes_out_[trip.gap]) {
       out_free_ = std::max(out_free_, now_) + takes;
@@ -78,7 +78,7 @@ class Run {
   }
 
   // The earliest time, from `time` on, at which at most `bytes` bytes are on their way out.
-  double with_room(int64_t bytes, double time) const {
+  double with_space(int64_t bytes, double time) const {
     const int64_t gone = left_ - std::max<int64_t>(bytes, 0);
     if (gone <= 0) return time;
     const auto last = std::lower_bound(out_.begin(), out_.end(), gone,

@@ -24,8 +24,8 @@ struct PlannedTrip {
   int64_t periods = 0;   // Periods between the birth of the block and the start of the move.
 };
 
-// In bytes that kernels touch. `trips`: by step, in the order in which they start. `spare`: by step, bytes of
-// the room that nothing has, where copies take no time.
+// In bytes that kernels touch. `trips`: by step, in the order in which they start. `spare`: free bytes by
+// step, where copies take no time.
 double period_time(const Uses& uses, std::span<const PlannedTrip> trips, const std::vector<int64_t>& spare);
 
 }  // namespace innkeeper::plan

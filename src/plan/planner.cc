@@ -43,7 +43,7 @@ void Planner::ended(NodeId node, std::span<const Touch> touches, const OperatorT
 
 bool Planner::next(Order& order) {
   for (PendingMove move; tracker_.next(move);) {
-    order = {blocks_.find(move.name), move.node, move.arrives, move.drops};
+    order = {blocks_.find(move.name), move.node, move.arrives, move.discards};
     if (order.block != nullptr) return true;
   }
   return false;
@@ -111,7 +111,7 @@ void Planner::learn(int64_t length) {
   make_plan(known);
   if (tracker_.followed() == nullptr) return;  // Its plan has no moves.
   catalog_.index(known);
-  if (const KnownProgram* const oldest = catalog_.surplus(); oldest != nullptr) drop(*oldest);
+  if (const KnownProgram* const oldest = catalog_.surplus(); oldest != nullptr) remove_program(*oldest);
 }
 
 void Planner::make_plan(KnownProgram& known) {
@@ -123,7 +123,7 @@ void Planner::take_plan(KnownProgram& known, PeriodPlan plan) {
   if (plan.moves.empty() && !known.is_planned()) {
     working_set_.follow(plan.working_set, known.program().length());
     const int64_t length = known.cost().operators;
-    drop(known);
+    remove_program(known);
     return search_.refuse(history_, length);
   }
   for (const std::string& line : plan.said) log(LogLevel::info, line);
@@ -133,7 +133,7 @@ void Planner::take_plan(KnownProgram& known, PeriodPlan plan) {
   follow(tracker_.position());
 }
 
-void Planner::drop(const KnownProgram& known) {
+void Planner::remove_program(const KnownProgram& known) {
   if (followed_ == &known) followed_ = nullptr;
   if (tracker_.followed() == &known) tracker_.forget();
   catalog_.remove(known);

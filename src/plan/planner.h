@@ -48,8 +48,8 @@ namespace innkeeper::plan {
 struct Order {
   Block* block = nullptr;
   NodeId node = kNoNode;
-  bool arrives = false;  // A fetch; otherwise the block leaves the node.
-  bool drops = false;    // The block is discarded, if it can be recomputed.
+  bool arrives = false;   // A fetch; otherwise the block leaves the node.
+  bool discards = false;  // The block is discarded, if it can be recomputed.
 };
 
 // Bytes that a period copies of one block at all nodes; null: of all blocks that each period creates.
@@ -93,7 +93,7 @@ class Planner {
   bool has_left() { return tracker_.take_has_left(); }
   // Whether the next operator may have to run again: a period is being learned, or its plan discards a result
   // of the operator. Otherwise its arguments need not be kept.
-  bool may_drop_next() const;
+  bool may_discard_next() const;
   // Whether the next operator is the first of a period.
   bool begins() const { return tracker_.followed() != nullptr && tracker_.position().step == 0; }
   // Cost of the last period that was followed to its end.
@@ -115,7 +115,7 @@ class Planner {
   void learn(int64_t length);
   void make_plan(KnownProgram& known);
   void take_plan(KnownProgram& known, PeriodPlan plan);
-  void drop(const KnownProgram& known);
+  void remove_program(const KnownProgram& known);
   void estimate_working_set();
 
   const EngineView engine_;
@@ -140,10 +140,10 @@ inline bool Planner::follows() const {
   return known != nullptr && known->is_planned() && !trial_.suspended();
 }
 
-inline bool Planner::may_drop_next() const {
+inline bool Planner::may_discard_next() const {
   const KnownProgram* const known = tracker_.followed();
   return known == nullptr || !known->is_planned() || known->is_being_planned() ||
-         (!trial_.suspended() && known->makes_dropped(tracker_.position().step));
+         (!trial_.suspended() && known->makes_discarded(tracker_.position().step));
 }
 
 }  // namespace innkeeper::plan

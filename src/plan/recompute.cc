@@ -124,20 +124,20 @@ std::vector<RecomputedBlock> may_be_recomputed(const Program& program, NodeId no
       if (made.has_value()) all.push_back(*made);
     }
   }
-  // Greedy, the largest first. Inputs of a chosen block are not dropped, nor are blocks computed from one.
+  // Greedy, the largest first. Inputs of a chosen block are not discarded, nor are blocks computed from one.
   std::stable_sort(all.begin(), all.end(),
                    [](const RecomputedBlock& a, const RecomputedBlock& b) { return a.size > b.size; });
-  std::unordered_set<int64_t> dropped, read;  // Keys of chosen blocks, and of their inputs.
+  std::unordered_set<int64_t> discarded, read;  // Keys of chosen blocks, and of their inputs.
   std::vector<RecomputedBlock> chosen;
   for (const RecomputedBlock& each : all) {
     const auto uses = program.uses_of(each.born);
-    const auto is_dropped = [&](const Program::Use& use) {
-      return !use.pure && dropped.contains(use.slot.key());
+    const auto is_discarded = [&](const Program::Use& use) {
+      return !use.pure && discarded.contains(use.slot.key());
     };
-    if (read.contains(each.slot.key()) || std::any_of(uses.begin(), uses.end(), is_dropped)) continue;
+    if (read.contains(each.slot.key()) || std::any_of(uses.begin(), uses.end(), is_discarded)) continue;
     for (const Program::Use& use : uses)
       if (!use.pure) read.insert(use.slot.key());
-    dropped.insert(each.slot.key());
+    discarded.insert(each.slot.key());
     chosen.push_back(each);
   }
   return chosen;
@@ -189,14 +189,14 @@ Program with_recomputed(const Program& program, std::span<const RecomputedBlock>
   return made;
 }
 
-Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes room) {
-  Schedule best = make_schedule(uses, room);
+Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes space) {
+  Schedule best = make_schedule(uses, space);
   if (best.moves.empty()) return best;
   std::vector<RecomputedBlock> all = may_be_recomputed(program, uses.node, slower(uses.speed));
   const auto covers = [&](const RecomputedBlock& each) {
     const auto first = uses.alive.begin() + each.after + 1;
     return std::any_of(first, uses.alive.begin() + each.use,
-                       [&](int64_t alive) { return alive > room.count(); });
+                       [&](int64_t alive) { return alive > space.count(); });
   };
   std::erase_if(all, [&](const RecomputedBlock& each) { return !covers(each); });
   const double worth_it = program.is_timed() ? kWorthIt : kWorthItUntimed;
@@ -205,7 +205,7 @@ Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes
   for (const size_t part : kParts) {
     const std::span some(all.data(), all.size() / part);
     if (some.empty() || (part != 1 && program.length() > kLong)) continue;
-    Schedule made = make_schedule(uses_at(with_recomputed(program, some), uses.node, uses.speed), room);
+    Schedule made = make_schedule(uses_at(with_recomputed(program, some), uses.node, uses.speed), space);
     const bool as_fast = !uses.host.empty() && made.time <= kAsFast * shortest && copied(made) < copied(best);
     if (made.time >= worth_it * best.time && !as_fast) continue;
     shortest = std::min(shortest, made.time);
@@ -214,7 +214,7 @@ Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes
     std::vector<PlannedMove> moves;  // Within a step, evictions and discards first.
     for (const RecomputedBlock& each : some)
       moves.push_back(
-          {.after = each.after, .node = uses.node, .slot = each.slot, .size = each.size, .drops = true});
+          {.after = each.after, .node = uses.node, .slot = each.slot, .size = each.size, .discards = true});
     moves.insert(moves.end(), made.moves.begin(), made.moves.end());
     std::stable_sort(moves.begin(), moves.end(),
                      [](const PlannedMove& a, const PlannedMove& b) { return a.after < b.after; });

@@ -34,6 +34,6 @@ Program with_recomputed(const Program& program, std::span<const RecomputedBlock>
 
 // The fastest schedule of a program with these uses at a node: without recompute, with all candidates whose
 // gap covers a step that is short of free space, or with a part of them.
-Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes room);
+Schedule schedule_with_recompute(const Program& program, const Uses& uses, Bytes space);
 
 }  // namespace innkeeper::plan

@@ -27,8 +27,8 @@ constexpr CoverWeights kTried[] = {
 // free space for it from then on.
 class Timetable {
  public:
-  Timetable(const Uses& uses, const std::vector<size_t>& gaps, Bytes room)
-      : uses_(uses), lack_(lack(uses, gaps, room)), back_(uses.gaps.size()) {
+  Timetable(const Uses& uses, const std::vector<size_t>& gaps, Bytes space)
+      : uses_(uses), lack_(lack(uses, gaps, space)), back_(uses.gaps.size()) {
     for (const size_t gap : gaps) add(gap, uses.gaps[gap].begin - 1, false);
     std::vector<size_t> returning;
     for (const size_t gap : gaps)
@@ -62,13 +62,13 @@ class Timetable {
 
  private:
   // Bytes by step that are lacking while each block is away for its whole gap.
-  static std::vector<int64_t> lack(const Uses& uses, const std::vector<size_t>& gaps, Bytes room) {
+  static std::vector<int64_t> lack(const Uses& uses, const std::vector<size_t>& gaps, Bytes space) {
     std::vector<int64_t> away(uses.alive.size());
     for (const size_t gap : gaps)
       add_difference(away, uses.gaps[gap].begin, uses.gaps[gap].end, size_of(uses, gap));
     sum_up(away);
     for (size_t step = 0; step < away.size(); ++step)
-      away[step] = uses.alive[step] - room.count() - away[step];
+      away[step] = uses.alive[step] - space.count() - away[step];
     return away;
   }
 
@@ -136,19 +136,19 @@ class Timetable {
 
 }  // namespace
 
-Schedule make_schedule(const Uses& uses, Bytes room) { return make_schedule(uses, room, kTried); }
+Schedule make_schedule(const Uses& uses, Bytes space) { return make_schedule(uses, space, kTried); }
 
-Schedule make_schedule(const Uses& uses, Bytes room, std::span<const CoverWeights> tried) {
+Schedule make_schedule(const Uses& uses, Bytes space, std::span<const CoverWeights> tried) {
   std::optional<Timetable> best;
   double shortest = 0;
   for (const CoverWeights& weights : tried) {
-    const std::vector<size_t> gaps = cover(uses, room, weights);
+    const std::vector<size_t> gaps = cover(uses, space, weights);
     if (gaps.empty()) {  // No block has to move.
       Schedule none;
       none.time = period_time(uses, {}, std::vector<int64_t>(static_cast<size_t>(uses.length)));
       return none;
     }
-    Timetable made(uses, gaps, room);
+    Timetable made(uses, gaps, space);
     const double time = made.time();
     if (best.has_value() && time >= shortest) continue;
     best.emplace(std::move(made));

@@ -25,9 +25,9 @@ struct PlannedMove {
   NodeId node = kNoNode;
   Slot slot;  // Name in the period in which the move starts.
   Bytes size{0};
-  bool written = false;  // Written in the period: may have to be copied out when it leaves.
-  bool drops = false;    // Of a block that leaves: discarded, and recomputed at its next use (recompute.h).
-  bool stored = false;   // The node backs others (backing.h).
+  bool written = false;   // Written in the period: may have to be copied out when it leaves.
+  bool discards = false;  // Of a block that leaves: discarded, and recomputed at its next use (recompute.h).
+  bool stored = false;    // The node backs others (backing.h).
 };
 
 // An interval between two uses during which the schedule keeps a block away. Steps count as those of a gap.
@@ -52,8 +52,8 @@ struct Schedule {
 };
 
 // The fastest of the schedules that the weights give; by default, of weights that suit one program or
-// another. `room`: bytes at the node that the program's blocks may have together.
-Schedule make_schedule(const Uses& uses, Bytes room);
-Schedule make_schedule(const Uses& uses, Bytes room, std::span<const CoverWeights> tried);
+// another. `space`: bytes at the node that the program's blocks may have together.
+Schedule make_schedule(const Uses& uses, Bytes space);
+Schedule make_schedule(const Uses& uses, Bytes space, std::span<const CoverWeights> tried);
 
 }  // namespace innkeeper::plan

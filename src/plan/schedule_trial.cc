@@ -19,7 +19,7 @@ bool ScheduleTrial::ended(int64_t operators, NodeId node, std::span<const Touch>
     if (model == nullptr) continue;
     if (operators % kLookEvery == kLookFirst) {
       const NodeId id{static_cast<uint8_t>(i)};
-      model->set_room(engine_.free_space(id));
+      model->set_space(engine_.free_space(id));
       model->set_speed(engine_.about(id).speed);
     }
     if (i == index_of(node)) {

@@ -48,7 +48,7 @@ bool Tracker::advance(bool issue) {
     if (!issue) continue;
     const PlannedMove& move = moves[move_];
     auto& due = move.arrives ? arriving_at(move.node).due : leaving_;
-    due.push_back({move.node, move.slot.name(at_.births_before), move.arrives, move.drops});
+    due.push_back({move.node, move.slot.name(at_.births_before), move.arrives, move.discards});
   }
   return ++at_.step == at_.known->program().length();
 }

@@ -28,7 +28,7 @@ struct PendingMove {
   NodeId node = kNoNode;
   Name name = 0;
   bool arrives = false;
-  bool drops = false;
+  bool discards = false;
 };
 
 class Tracker {

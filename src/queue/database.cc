@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/room.h"
+#include "base/disk_space.h"
 #include "lease/kill_point.h"
 #include "lease/record.h"
 #include "queue/raw_file.h"
@@ -36,7 +36,7 @@ Status describe(int code, const std::string& path, const std::string& words) {
                                     std::to_string(kBusyMs / 1000) + " s");
     case SQLITE_FULL:
       return Status(Code::io_error,
-                    "no room for the queue's database " + path + room_left(path) +
+                    "no room for the queue's database " + path + space_left(path) +
                         ": make room there; `innkeeper queue prune` forgets old jobs and their output");
     default: return Status(Code::io_error, "the queue's database " + path + ": " + detail);
   }

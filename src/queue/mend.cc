@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/disk_space.h"
 #include "base/lines.h"
 #include "base/log.h"
-#include "base/room.h"
 #include "lease/live_file.h"
 #include "lease/open_file.h"
 #include "lease/record.h"
@@ -43,7 +43,7 @@ int64_t size_of(const std::string& path) {
 Status lengthen(const std::string& path, int64_t length) {
   if (size_of(path) >= length) return Status::okay();
   if (RawFile(path, /*writable=*/true).lengthen(length)) return Status::okay();
-  return Status(Code::io_error, "cannot make " + path + " as long as it was" + room_left(path));
+  return Status(Code::io_error, "cannot make " + path + " as long as it was" + space_left(path));
 }
 
 // Copies a database and its log unchanged.

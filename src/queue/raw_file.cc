@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/room.h"
+#include "base/disk_space.h"
 
 namespace innkeeper::queue {
 
@@ -52,7 +52,7 @@ bool RawFile::lengthen(int64_t length) {
 Status copy_file(const std::string& from, const std::string& to) {
   const auto failed = [&](int error) {
     return Status(Code::io_error,
-                  "cannot keep a copy of the damaged " + from + ": " + std::strerror(error) + room_left(to));
+                  "cannot keep a copy of the damaged " + from + ": " + std::strerror(error) + space_left(to));
   };
   const int out = open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (out < 0) return failed(errno);

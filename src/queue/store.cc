@@ -50,8 +50,8 @@ std::string title_of(const JobSpec& spec, const std::vector<std::string>& comman
   const std::string told = values_text(values);
   if (!told.empty()) {
     constexpr size_t kLeastName = 20;
-    const size_t room = kTitle - std::min(kTitle - kLeastName, told.size() + 1);
-    title = spec.name.empty() ? told + ": " + title : shortened(title, room) + " " + told;
+    const size_t space = kTitle - std::min(kTitle - kLeastName, told.size() + 1);
+    title = spec.name.empty() ? told + ": " + title : shortened(title, space) + " " + told;
   }
   return shortened(title, kTitle);
 }

@@ -190,7 +190,7 @@ Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest,
         const int64_t at = tensor.uses[k].at;
         if (k + 1 < tensor.uses.size() && tensor.uses[k + 1].at < step_of(rest, at).end) continue;
         // A gradient that lasts is filled with zeros in place.
-        course.trips.push_back({.tensor = i, .leaves = at, .copied = true, .keeps_room = tensor.lasts});
+        course.trips.push_back({.tensor = i, .leaves = at, .copied = true, .keeps_memory = tensor.lasts});
       }
       continue;
     }
@@ -202,7 +202,7 @@ Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest,
         const int64_t next = tensor.uses[k + 1].at;
         if (step_of(rest, tensor.uses[k].at).end <= next)
           course.trips.push_back(
-              {.tensor = i, .leaves = tensor.uses[k].at, .returns = next, .keeps_room = true});
+              {.tensor = i, .leaves = tensor.uses[k].at, .returns = next, .keeps_memory = true});
       }
     }
     for (size_t k = begin; k < course.trips.size(); ++k) {
@@ -210,7 +210,7 @@ Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest,
       if (!tensor.trained || trip.leaves == kNone || trip.returns == kNone) continue;
       const int64_t step = step_of(rest, trip.returns).begin;
       if (trip.leaves >= step) continue;
-      trip.from = std::max(trip.keeps_room ? 0 : trip.from, step);
+      trip.from = std::max(trip.keeps_memory ? 0 : trip.from, step);
       updated.push_back(k);
     }
   }
@@ -232,14 +232,14 @@ Course course_by_host(const RecordedProgram& whole, const RecordedProgram& rest,
 // The fastest of the tried courses.
 class Best {
  public:
-  Best(const cost::LinkModel& link, Bytes room) : link_(link), room_(room) {}
+  Best(const cost::LinkModel& link, Bytes space) : link_(link), space_(space) {}
 
   void consider(const RecordedProgram& program, const Course& course) {
-    const Bytes least = least_room(program, course);
+    const Bytes least = least_space(program, course);
     found_.least = any_ ? std::min(found_.least, least) : least;
     any_ = true;
-    if (least > room_) return;
-    const StepCost now = cost(program, course, link_, room_);
+    if (least > space_) return;
+    const StepCost now = cost(program, course, link_, space_);
     if (found_.cost && found_.cost->seconds <= now.seconds) return;
     found_.cost = now;
     found_.by_host = course.host_seconds > 0;
@@ -248,14 +248,14 @@ class Best {
 
  private:
   const cost::LinkModel& link_;
-  const Bytes room_;
+  const Bytes space_;
   bool any_ = false;
   Alternative found_;
 };
 
-Alternative in_parts(const RecordedProgram& program, const cost::LinkModel& link, Bytes room,
+Alternative in_parts(const RecordedProgram& program, const cost::LinkModel& link, Bytes space,
                      std::initializer_list<Role> roles) {
-  Best best(link, room);
+  Best best(link, space);
   const std::vector<int64_t> parts = parts_of(program, roles);
   const auto course = [&](int64_t part, const Modules& modules) {
     return course_of(program, up_to(parts, part), modules);
@@ -266,7 +266,7 @@ Alternative in_parts(const RecordedProgram& program, const cost::LinkModel& link
     int64_t most = kParts;
     for (int64_t least = 0; least + 1 < most;) {
       const int64_t middle = (least + most) / 2;
-      (least_room(program, course(middle, modules)) <= room ? most : least) = middle;
+      (least_space(program, course(middle, modules)) <= space ? most : least) = middle;
     }
     for (int64_t more = 1, part = most; part < kParts; part += std::exchange(more, 2 * more))
       best.consider(program, course(part, modules));
@@ -275,9 +275,9 @@ Alternative in_parts(const RecordedProgram& program, const cost::LinkModel& link
   return best.found();
 }
 
-Alternative of_optimizer(const RecordedProgram& program, const cost::LinkModel& link, Bytes room,
+Alternative of_optimizer(const RecordedProgram& program, const cost::LinkModel& link, Bytes space,
                          double host_bandwidth) {
-  Best best(link, room);
+  Best best(link, space);
   const RecordedProgram rest = without_optimizer(program);
   const auto all = [&](std::initializer_list<Role> roles) { return up_to(parts_of(program, roles), kParts); };
   const std::vector<bool> ways[] = {all({Role::state}), all({Role::state, Role::gradient}),
@@ -293,14 +293,14 @@ Alternative of_optimizer(const RecordedProgram& program, const cost::LinkModel& 
 
 }  // namespace
 
-Alternatives alternatives(const RecordedProgram& program, const cost::LinkModel& link, Bytes room,
+Alternatives alternatives(const RecordedProgram& program, const cost::LinkModel& link, Bytes space,
                           double host_bandwidth) {
-  Alternatives all{in_parts(program, link, room, {Role::parameter, Role::gradient, Role::state}),
-                   in_parts(program, link, room, {Role::saved}),
-                   of_optimizer(program, link, room, host_bandwidth)};
+  Alternatives all{in_parts(program, link, space, {Role::parameter, Role::gradient, Role::state}),
+                   in_parts(program, link, space, {Role::saved}),
+                   of_optimizer(program, link, space, host_bandwidth)};
   const Course nothing;
-  if (least_room(program, nothing) <= room) {
-    const StepCost kernels = cost(program, nothing, link, room);
+  if (least_space(program, nothing) <= space) {
+    const StepCost kernels = cost(program, nothing, link, space);
     for (Alternative* each : {&all.modules, &all.activations, &all.optimizer}) {
       each->cost = kernels;
       each->by_host = false;

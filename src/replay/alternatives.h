@@ -53,7 +53,7 @@ struct Alternatives {
 };
 
 // Requires: four steps.
-Alternatives alternatives(const RecordedProgram& program, const cost::LinkModel& link, Bytes room,
+Alternatives alternatives(const RecordedProgram& program, const cost::LinkModel& link, Bytes space,
                           double host_bandwidth = kHostBandwidth);
 
 }  // namespace innkeeper::replay

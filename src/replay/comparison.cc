@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "replay/laps.h"
+#include "replay/more_steps.h"
 #include "replay/offline.h"
 #include "replay/program.h"
 #include "sim/clock.h"

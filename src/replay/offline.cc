@@ -26,8 +26,8 @@ struct Item {
 
 class Pager {
  public:
-  Pager(const AccessRecord& record, Bytes room, Leaves rule)
-      : record_(record), free_(room.count()), rule_(rule) {
+  Pager(const AccessRecord& record, Bytes space, Leaves rule)
+      : record_(record), free_(space.count()), rule_(rule) {
     for (size_t i = 0; i < record.entries.size(); ++i) {
       for (const RecordedAccess& access : record.of(record.entries[i])) {
         Item& item = items_[access.block];
@@ -107,8 +107,8 @@ class Pager {
 
 }  // namespace
 
-Result<std::vector<Traffic>> traffic(const AccessRecord& record, Bytes room, Leaves rule) {
-  return Pager(record, room, rule).run();
+Result<std::vector<Traffic>> traffic(const AccessRecord& record, Bytes space, Leaves rule) {
+  return Pager(record, space, rule).run();
 }
 
 Bytes most_alive(const AccessRecord& record) {

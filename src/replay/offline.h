@@ -22,8 +22,8 @@ struct Traffic {
   int64_t copies = 0;
 };
 
-// Returns the traffic of each step. Fails if one operator alone needs more than `room`.
-Result<std::vector<Traffic>> traffic(const trace::AccessRecord& record, Bytes room, Leaves rule);
+// Returns the traffic of each step. Fails if one operator alone needs more than `space`.
+Result<std::vector<Traffic>> traffic(const trace::AccessRecord& record, Bytes space, Leaves rule);
 
 // Returns the peak of the bytes that are alive.
 Bytes most_alive(const trace::AccessRecord& record);

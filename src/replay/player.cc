@@ -34,8 +34,8 @@ class Player {
  public:
   Player(const AccessRecord& record, const Setup& setup)
       : record_(record), times_(setup.times), model_gpu_(setup.gpu) {
-    const Bytes room = setup.budget == Bytes(0) ? kHost : setup.budget;
-    gpu_ = std::make_shared<Accelerator>(sim::Options{.capacity = room,
+    const Bytes space = setup.budget == Bytes(0) ? kHost : setup.budget;
+    gpu_ = std::make_shared<Accelerator>(sim::Options{.capacity = space,
                                                       .visibility = sim::Visibility::early,
                                                       .poison = false,
                                                       .data = false,
@@ -43,7 +43,7 @@ class Player {
                                                       .gpu = setup.gpu,
                                                       .host_link = setup.link});
     std::vector<NodeSetup> nodes;
-    nodes.push_back({sim::make_device(gpu_), room, true, {setup.gpu.bytes(), setup.link.bandwidth}});
+    nodes.push_back({sim::make_device(gpu_), space, true, {setup.gpu.bytes(), setup.link.bandwidth}});
     if (setup.times.by != KernelTimes::By::none) {
       nodes.back().time = [this] {
         return ComputeTime{gpu_->time(0), times_.model == nullptr ? gpu_->busy(0) : modelled_,

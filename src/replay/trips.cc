@@ -24,7 +24,7 @@ std::vector<int64_t> occupied(const RecordedProgram& program, const Course& cour
   }
   for (const TensorTrip& trip : course.trips) {
     const Tensor& tensor = program.tensors[trip.tensor];
-    if (trip.keeps_room) continue;
+    if (trip.keeps_memory) continue;
     change[index(trip.leaves == kNone ? tensor.born : trip.leaves + 1)] -= tensor.bytes;
     change[index(trip.returns == kNone ? tensor.died + 1 : trip.returns)] += tensor.bytes;
   }
@@ -36,18 +36,18 @@ std::vector<int64_t> occupied(const RecordedProgram& program, const Course& cour
 
 class Simulation {
  public:
-  Simulation(const RecordedProgram& program, const Course& course, const cost::LinkModel& link, Bytes room)
+  Simulation(const RecordedProgram& program, const Course& course, const cost::LinkModel& link, Bytes space)
       : program_(program),
         course_(course),
         link_(link),
-        free_(room.count()),
+        free_(space.count()),
         born_(program.kernels.size()),
         gone_(program.kernels.size()),
         outgoing_(program.kernels.size()),
         incoming_(program.kernels.size()),
         wanted_(program.kernels.size()),
         out_done_(program.tensors.size()) {
-    plan(room.count());
+    plan(space.count());
   }
 
   StepCost run() {
@@ -78,7 +78,7 @@ class Simulation {
   };
 
   // Decides when each trip is fetched, and which tensors come and go at each operator.
-  void plan(int64_t room) {
+  void plan(int64_t space) {
     std::vector<int64_t> there = occupied(program_, course_);
     std::vector<size_t> order;
     for (size_t i = 0; i < course_.trips.size(); ++i) {
@@ -87,7 +87,7 @@ class Simulation {
       if (trip.leaves == kNone) continue;
       if (trip.copied) {
         outgoing_[index(trip.leaves)].push_back(i);
-      } else if (!trip.keeps_room) {
+      } else if (!trip.keeps_memory) {
         gone_[index(trip.leaves)] += bytes_of(trip);
       }
     }
@@ -96,8 +96,8 @@ class Simulation {
     for (const size_t i : order) {
       const TensorTrip& trip = course_.trips[i];
       int64_t at = trip.returns;
-      const int64_t bytes = trip.keeps_room ? 0 : bytes_of(trip);
-      while (at > trip.from && there[index(at - 1)] + bytes <= room) there[index(--at)] += bytes;
+      const int64_t bytes = trip.keeps_memory ? 0 : bytes_of(trip);
+      while (at > trip.from && there[index(at - 1)] + bytes <= space) there[index(--at)] += bytes;
       incoming_[index(at)].push_back(i);
       wanted_[index(trip.returns)].push_back(i);
     }
@@ -108,7 +108,7 @@ class Simulation {
   void lives() {
     std::vector<bool> away_first(program_.tensors.size()), away_last(program_.tensors.size());
     for (const TensorTrip& trip : course_.trips) {
-      if (trip.keeps_room) continue;
+      if (trip.keeps_memory) continue;
       if (trip.leaves == kNone) away_first[trip.tensor] = true;
       if (trip.returns == kNone) away_last[trip.tensor] = true;
     }
@@ -131,7 +131,7 @@ class Simulation {
       out_free_ = std::max(out_free_, now_) + sim::copy_seconds(link_, static_cast<size_t>(bytes));
       out_done_[course_.trips[i].tensor] = out_free_;
       out_ += bytes;
-      if (!course_.trips[i].keeps_room) leaving_.push_back({out_free_, bytes});
+      if (!course_.trips[i].keeps_memory) leaving_.push_back({out_free_, bytes});
     }
     free_ += gone_[index(at)];
   }
@@ -143,7 +143,7 @@ class Simulation {
       now = at == step_begin_ ? made : std::max(now, made);
     }
     const double start =
-        std::max({in_free_, out_done_[trip.tensor], claim(trip.keeps_room ? 0 : bytes_of(trip), now)});
+        std::max({in_free_, out_done_[trip.tensor], claim(trip.keeps_memory ? 0 : bytes_of(trip), now)});
     in_free_ = start + sim::copy_seconds(link_, static_cast<size_t>(bytes_of(trip)));
     in_ += bytes_of(trip);
     arrived_[number] = in_free_;
@@ -162,7 +162,7 @@ class Simulation {
       next.bytes -= taken;
       if (next.bytes == 0) leaving_.pop_front();
     }
-    IK_CHECK(free_ >= bytes, "a course that least_room() has fit has room for each of its operators");
+    IK_CHECK(free_ >= bytes, "a course that least_space() has fit has space for each of its operators");
     free_ -= bytes;
     return now;
   }
@@ -186,14 +186,15 @@ class Simulation {
 
 }  // namespace
 
-Bytes least_room(const RecordedProgram& program, const Course& course) {
+Bytes least_space(const RecordedProgram& program, const Course& course) {
   const std::vector<int64_t> there = occupied(program, course);
   return Bytes(there.empty() ? 0 : *std::max_element(there.begin(), there.end()));
 }
 
-StepCost cost(const RecordedProgram& program, const Course& course, const cost::LinkModel& link, Bytes room) {
+StepCost cost(const RecordedProgram& program, const Course& course, const cost::LinkModel& link,
+              Bytes space) {
   IK_CHECK(program.steps.size() >= 4, "two steps are measured, between two");
-  return Simulation(program, course, link, room).run();
+  return Simulation(program, course, link, space).run();
 }
 
 }  // namespace innkeeper::replay

@@ -26,11 +26,11 @@ constexpr int64_t kNone = -1;
 // An absence of a tensor from the GPU between two of its uses.
 struct TensorTrip {
   size_t tensor = 0;
-  int64_t leaves = kNone;   // Operator after which it leaves; kNone: it begins elsewhere.
-  bool copied = false;      // True: it is copied out, because it was written.
-  int64_t returns = kNone;  // Operator before which it returns; kNone: it does not.
-  int64_t from = 0;         // First operator beside which it may be fetched; after `leaves`.
-  bool keeps_room = false;  // True: the GPU's bytes are stale, but stay allocated.
+  int64_t leaves = kNone;     // Operator after which it leaves; kNone: it begins elsewhere.
+  bool copied = false;        // True: it is copied out, because it was written.
+  int64_t returns = kNone;    // Operator before which it returns; kNone: it does not.
+  int64_t from = 0;           // First operator beside which it may be fetched; after `leaves`.
+  bool keeps_memory = false;  // True: the GPU's bytes are stale, but stay allocated.
   // Share of the host's work at the end of the step in which it left that must be done before it returns. A
   // tensor fetched beside the next step's first operator arrives while the host does the rest. Above 0 only
   // if `from` is in that step.
@@ -45,10 +45,10 @@ struct Course {
 };
 
 // Returns the peak of the bytes on the GPU if all tensors are fetched at the last moment.
-Bytes least_room(const RecordedProgram& program, const Course& course);
+Bytes least_space(const RecordedProgram& program, const Course& course);
 
 // Returns the cost of a step: the mean of the two before the last. Earlier steps approach the steady state,
-// and the last one fetches for no next step. Requires: least_room() fits, four steps.
-StepCost cost(const RecordedProgram& program, const Course& course, const cost::LinkModel& link, Bytes room);
+// and the last one fetches for no next step. Requires: least_space() fits, four steps.
+StepCost cost(const RecordedProgram& program, const Course& course, const cost::LinkModel& link, Bytes space);
 
 }  // namespace innkeeper::replay

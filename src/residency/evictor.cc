@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/test_point.h"
 #include "residency/block/sources.h"
-#include "residency/movement/moving.h"
+#include "residency/movement/moving_scopes.h"
 
 namespace innkeeper {
 
@@ -332,7 +332,7 @@ Status Evictor::evict_victims(Node& node, std::vector<Block*> victims, bool peer
       return block->replica(node.id).word.state() == ReplicaState::arriving || is_spare(*block, node.id);
     });
   }
-  const Moving moving(table_, node);
+  const NodeMovingScope moving(table_, node);
   struct Moves {  // Ends the moves that are left, even after an exception.
     ~Moves() {
       TableLock lock(table);
@@ -441,7 +441,7 @@ void Evictor::write_back_ahead(Node& node) {
   for (Block* block : looked_at) node.index->add(*block);
   if (dirty == nullptr) return node.ahead.store(0, std::memory_order_relaxed);
   node.ahead.fetch_sub(dirty->size().count(), std::memory_order_relaxed);
-  const MoveScope scope(table_, *dirty);
+  const BlockMovingScope scope(table_, *dirty);
   (void)mover_.start_move(*dirty, node.id, table_.disk(), {Reserve::free_only, Priority::hint},
                           /*leaves=*/false);
 }

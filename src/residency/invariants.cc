@@ -54,7 +54,7 @@ std::string check_replicas(BlockTable& table) IK_REQUIRES(engine_mutex) {
       if (move != nullptr && (move->is_over() || move->to != at->id || move->block != block))
         return what + "has a move that is not its own";
       if (move != nullptr && !replica.memory && move->reservation.left() != round_up(block->size()))
-        return what + "is arriving without memory or room for it";
+        return what + "is arriving without memory or a promise of it";
       if (replica.vacating && at->index->contains(*block))
         return what + "leaves already, and may be a victim";
       int valid = 0;
@@ -73,7 +73,7 @@ std::string check_replicas(BlockTable& table) IK_REQUIRES(engine_mutex) {
       if (owned && valid != 1)
         return "I2: " + what + "is owned, and valid " + std::to_string(valid) + " times";
       const bool held = block->feeds_discarded();
-      if (held && owned) return "I2: " + what + "is owned, although something dropped is made of it";
+      if (held && owned) return "I2: " + what + "is owned, although it feeds a discarded block";
       if (valid == 1 && !owned && !arriving && !held)
         return "I2: " + what + "has one valid replica, which does not own it";
       if (is_valid(replica.word.state()) && replica.copies.into() != nullptr && !replica.word.is_closed()) {

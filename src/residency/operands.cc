@@ -7,7 +7,7 @@
 #include "base/heap_reserve.h"
 #include "base/test_point.h"
 #include "residency/block/sources.h"
-#include "residency/movement/moving.h"
+#include "residency/movement/moving_scopes.h"
 
 namespace innkeeper {
 
@@ -92,7 +92,7 @@ Status Operands::pin_slow(const Access& access, NodeId id) {
     }
     Status status;
     {
-      const MoveScope move(table_, block);
+      const BlockMovingScope move(table_, block);
       reach("settle");
       if (state == ReplicaState::absent) {
         MoveIntent intent = kDemand;
@@ -143,7 +143,7 @@ Status Operands::make_exclusive(Block& block, NodeId id) {
     return failure;
   }
   {
-    const MoveScope move(table_, block);
+    const BlockMovingScope move(table_, block);
     for (size_t i = 0; i < count; ++i) mover_.release().drop_replica(block, others[i]);
     failure = mover_.open_replica(block, id);
   }
@@ -242,7 +242,7 @@ void Operands::replace(Block& block, NodeId id, Memory memory, Bytes size) {
   table_.list(block, id);
   mover_.release().announce(table_.node(id));
   std::vector<Event> users = replica.copies.take();
-  const MoveScope move(table_, block);
+  const BlockMovingScope move(table_, block);
   mover_.release().finish({id, std::move(memory), std::move(users)}, /*soon=*/false);
 }
 
@@ -265,7 +265,7 @@ Memory Operands::detach(Block& block, NodeId id) {
   if (block.replica(id).word.state() == ReplicaState::absent) return {};
   Released handed_over = mover_.release().detach(block, id, ReplicaEvent::free);
   table_.promote_if_last(block);
-  const MoveScope move(table_, block);
+  const BlockMovingScope move(table_, block);
   table_.device(id).order_after(
       handed_over.users);  // I6: its new owner knows nothing of the engine's copies.
   return std::move(handed_over.memory);

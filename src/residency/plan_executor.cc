@@ -7,7 +7,7 @@
 #include "base/heap_reserve.h"
 #include "base/log.h"
 #include "residency/block/sources.h"
-#include "residency/movement/moving.h"
+#include "residency/movement/moving_scopes.h"
 
 namespace innkeeper {
 
@@ -90,7 +90,7 @@ std::vector<BlockMoves> PlanExecutor::planned_moves() const {
 bool PlanExecutor::may_discard_next() {
   if (stream_->on()) return true;
   const ProgramTracker* const tracker = trackers_.of_thread(thread_state());
-  return tracker == nullptr || tracker->may_drop_next.load(std::memory_order_relaxed);
+  return tracker == nullptr || tracker->may_discard_next.load(std::memory_order_relaxed);
 }
 
 // ---------------------------------------------------------------- following
@@ -212,7 +212,7 @@ void PlanExecutor::end_operator(ProgramTracker& tracker, NodeId id, Stamp now) {
     }
     tracker.arrived_before = arrived;
   }
-  tracker.may_drop_next.store(planner.may_drop_next(), std::memory_order_relaxed);
+  tracker.may_discard_next.store(planner.may_discard_next(), std::memory_order_relaxed);
   if (planner.has_left()) mover_.cancel_planned(tracker.program.load(std::memory_order_relaxed));
   if (planner.working_set().changed()) {
     for (const auto& each : table_.nodes())
@@ -223,7 +223,7 @@ void PlanExecutor::end_operator(ProgramTracker& tracker, NodeId id, Stamp now) {
 
 void PlanExecutor::carry_out(plan::Planner& planner, std::vector<std::unique_ptr<RecordedCall>>& unused) {
   for (plan::Order order; planner.next(order);) {
-    if (order.drops) {
+    if (order.discards) {
       std::unique_ptr<RecordedCall> call;
       if (recomputer_.discard(*order.block, order.node, call)) continue;
       if (call != nullptr) unused.push_back(std::move(call));
@@ -303,7 +303,7 @@ void PlanExecutor::evict_as_planned(Block& block, NodeId id) {
   TableLock lock(table_);
   Replica& replica = block.replica(id);
   if (block.is_moving() || !is_valid(replica.word.state()) || !replica.word.close_if_unpinned()) return;
-  const MoveScope move(table_, block);
+  const BlockMovingScope move(table_, block);
   // May free memory at the backing node, but waits for no other thread: its operator may be about to take
   // this tracker's lock. Where the eviction fails the block stays as it was.
   (void)evictor_.evict(table_.node(id), block, true, Reserve::may_evict);
@@ -317,7 +317,7 @@ bool PlanExecutor::fetch_as_planned(Block& block, NodeId id) {
   if (ledger_.free(id) < round_up(block.size())) return false;
   const NodeId from = source_of(table_, block, id);
   if (from == kNoNode || (id == table_.host() && from != table_.disk())) return true;
-  const MoveScope move(table_, block);
+  const BlockMovingScope move(table_, block);
   return mover_.fetch(block, id, kPlanned).code() != Code::busy;
 }
 

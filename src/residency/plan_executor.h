@@ -46,7 +46,7 @@ class PlanExecutor {
     if (const BlockName name(block.name_.load(std::memory_order_acquire)); !name.none()) [[unlikely]]
       forget_name(name);
   }
-  // For the calling thread: plan::Planner::may_drop_next(); true while there is a record.
+  // For the calling thread: plan::Planner::may_discard_next(); true while there is a record.
   bool may_discard_next();
   void reset_counts();
 

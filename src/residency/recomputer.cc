@@ -5,7 +5,7 @@
 
 #include "base/heap_reserve.h"
 #include "base/log.h"
-#include "residency/movement/moving.h"
+#include "residency/movement/moving_scopes.h"
 
 namespace innkeeper {
 
@@ -78,7 +78,7 @@ bool Recomputer::discard(Block& block, NodeId id, std::unique_ptr<RecordedCall>&
   }
   // From here on a thread that is to write an input finds the entry, and waits.
   discarded_[&block] = {std::move(call), true};
-  const MoveScope move(table_, block);
+  const BlockMovingScope move(table_, block);
   table_.observe(block, id, nullptr);
   TableLock again(table_);
   Released freed = release_.begin(block, id, ReplicaEvent::free);
@@ -220,7 +220,7 @@ Status Recomputer::refill(Block& block, Block& made, NodeId id) {
   table_.unlist(made, id);
   target.memory = std::move(source.memory);
   source.word.be_gone();
-  const MoveScope move(table_, block);
+  const BlockMovingScope move(table_, block);
   table_.observe(made, id, nullptr);
   table_.observe(block, id, target.memory.data());
   table_.touched(target);

@@ -1,4 +1,4 @@
-// Discarded blocks: their bytes are nowhere, and the operator that made them can make them again
+// Discarded blocks: their bytes are nowhere, and are recomputed by the operator that computed them first
 // (recorded_call.h, docs/design/recompute.md).
 //
 // The inputs of a discarded block stay as they are meanwhile: the recorded call keeps them alive, and they
@@ -70,6 +70,8 @@ class Recomputer {
     std::unique_ptr<RecordedCall> call;
     bool under_way = false;  // A thread discards the block or recomputes it.
   };
+  // One step towards the bytes of a discarded block. Releases and retakes the lock; the block may have ended
+  // afterwards.
   Status recompute(Block& block) IK_REQUIRES(engine_mutex);
   bool fits(const RecordedCall& call, const Block& result) const IK_REQUIRES(engine_mutex);
   bool keep_inputs(Block& block, const RecordedCall& call) IK_REQUIRES(engine_mutex);

@@ -5,7 +5,7 @@
 
 #include "base/heap_reserve.h"
 #include "residency/block/sources.h"
-#include "residency/movement/moving.h"
+#include "residency/movement/moving_scopes.h"
 
 namespace innkeeper {
 
@@ -44,7 +44,7 @@ Status Requests::prefetch(Block& block, NodeId id) {
     if (source_of(table_, block, id) == kNoNode) return lost_with(table_, block);
     Status status;
     {
-      const MoveScope move(table_, block);
+      const BlockMovingScope move(table_, block);
       status = mover_.fetch(block, id, kHint);
     }
     if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
@@ -65,7 +65,7 @@ Status Requests::write_back(Block& block) {
     if (owner == table_.nodes().end()) return {};
     Status status;
     {
-      const MoveScope move(table_, block);
+      const BlockMovingScope move(table_, block);
       status = mover_.start_move(block, (*owner)->id, table_.backing(**owner), kHint, /*leaves=*/false);
     }
     if (status.code() != Code::busy || std::chrono::steady_clock::now() > deadline) return status;
@@ -91,7 +91,7 @@ Status Requests::evict(Block& block) {
       }
       Status status;
       {
-        const MoveScope move(table_, block);
+        const BlockMovingScope move(table_, block);
         status = evictor_.evict(*at, block, false, Reserve::may_wait);
       }
       if (status.ok() && replica.vacating)
@@ -115,7 +115,7 @@ Status Requests::read(Block& block, void* to) {
     const Status lost = lost_with(table_, block);
     return lost.ok() ? Status(Code::unavailable, "the block has no bytes") : lost;
   }
-  const MoveScope move(table_, block);
+  const BlockMovingScope move(table_, block);
   Device& origin = table_.device(from);
   if (origin.kind() == NodeKind::accelerator) {
     IK_RETURN_IF_ERROR(mover_.transfers().order_after_writes(origin, Queue::copy_out, block, from));

@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/free_space_clock.h"
 #include "base/heap_reserve.h"
-#include "base/room_clock.h"
 #include "device/arena.h"
 #include "sim/clock.h"
 #include "sim/work_queue.h"
@@ -68,7 +68,7 @@ class Accelerator::Impl {
         side(std::make_shared<Arena>(
             Arena::Options{.name = options.name + " side buffers", .cache_limit = MiB(256)})),
         state_(options.seed),
-        room_(options.capacity.count()) {
+        space_(options.capacity.count()) {
     for (int i = 0; i < 3; ++i) create_queue();
   }
 
@@ -127,7 +127,7 @@ class Accelerator::Impl {
     const bool in_order = fence.in_order;
     {
       MutexLock lock(mutex_);
-      room_.give(time, size.count());
+      space_.give(time, size.count());
       fences_[data] = std::move(fence);
     }
     memory.free(data, /*busy=*/!in_order);
@@ -136,7 +136,7 @@ class Accelerator::Impl {
 
   Fence take(void* data, Bytes size, QueueIndex first, double now, double& since) {
     MutexLock lock(mutex_);
-    since = first == kCompute ? room_.take_newest(size.count(), now) : room_.take_oldest(size.count());
+    since = first == kCompute ? space_.take_newest(size.count(), now) : space_.take_oldest(size.count());
     const auto found = fences_.find(data);
     if (found == fences_.end()) return {};
     Fence fence = std::move(found->second);
@@ -154,7 +154,7 @@ class Accelerator::Impl {
 
   void set_limit(Bytes limit, double now) {
     MutexLock lock(mutex_);
-    room_.set_limit(limit.count(), now);
+    space_.set_limit(limit.count(), now);
   }
 
   double seconds(size_t size, Direction direction, HostMemory host_end) const {
@@ -181,7 +181,7 @@ class Accelerator::Impl {
   std::array<std::shared_ptr<WorkQueue>, kMaxQueues> queues_;
   std::atomic<QueueIndex> count_ = 0;
   uint64_t state_ IK_GUARDED_BY(mutex_);
-  RoomClock room_ IK_GUARDED_BY(mutex_);
+  FreeSpaceClock space_ IK_GUARDED_BY(mutex_);
   std::unordered_map<void*, Fence> fences_ IK_GUARDED_BY(mutex_);  // Fences of free memory.
 };
 

@@ -13,20 +13,20 @@ namespace innkeeper::telemetry {
 // `more`. The code is 0 on success; otherwise the list is empty.
 template <class Entry, class Ask>
 int fill(const Ask& ask_list, int more, std::vector<Entry>& list) {
-  constexpr uint32_t kFirstRoom = 64;  // First number of entries, mostly enough for one call.
-  constexpr int kMostTries = 4;        // Limit on the queries; processes may start between two calls.
-  uint32_t room = kFirstRoom;
+  constexpr uint32_t kFirstCapacity = 64;  // First number of entries, mostly enough for one call.
+  constexpr int kMostTries = 4;            // Limit on the queries; processes may start between two calls.
+  uint32_t capacity = kFirstCapacity;
   for (int attempt = 0; attempt < kMostTries; ++attempt) {
     // Allocates twice the stated length: a library with longer entries than ours stays inside.
-    list.assign(size_t{room} * 2, Entry{});
-    uint32_t count = room;
+    list.assign(size_t{capacity} * 2, Entry{});
+    uint32_t count = capacity;
     const int code = ask_list(&count, list.data());
     if (code != more) {
-      list.resize(code == 0 ? std::min(count, room) : 0);
+      list.resize(code == 0 ? std::min(count, capacity) : 0);
       return code;
     }
     if (count > kMostProcesses) break;
-    room = std::max(count, room) + kFirstRoom / 2;
+    capacity = std::max(count, capacity) + kFirstCapacity / 2;
   }
   list.clear();
   return more;

@@ -26,7 +26,7 @@ def assert_plain(text: str) -> None:
     assert not bad, repr(text)
 
 
-def test_the_name_of_who_holds_the_lock(machine: Machine, start_program: StartProgram):
+def test_the_name_of_the_locks_holder(machine: Machine, start_program: StartProgram):
     machine.ok("lease", "list")
     machine.ok("run", "--mem", "1G", "--", "true")
     holder = start_program(

@@ -117,7 +117,7 @@ def test_between_two_kills_there_is_time(machine: Machine, start: Callable[[str]
     assert machine.held() == []
 
 
-def test_the_lease_names_who_keeps_it(machine: Machine, start: Callable[[str], Job]):
+def test_the_lease_names_its_keeper(machine: Machine, start: Callable[[str], Job]):
     job = start(PLAIN)
     assert machine.held()[0]["pid"] == job.run
     os.kill(job.launcher, signal.SIGKILL)

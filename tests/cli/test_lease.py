@@ -34,13 +34,13 @@ def test_hold_ends_with_a_signal(machine: Machine, number: signal.Signals):
 def test_a_signal_that_comes_before_the_id_is_read_leaves_no_file(machine: Machine):
     reading, writing = os.pipe()
     try:
-        room = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
-        os.write(writing, b"." * room)  # The program blocks at the line that names the lease.
+        capacity = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
+        os.write(writing, b"." * capacity)  # The program blocks at the line that names the lease.
         process = machine.start("lease", "hold", "--mem", "10G", stdout=writing)
         wait_until(lambda: catches(process.pid, signal.SIGINT))
         (held,) = machine.files()
         process.send_signal(signal.SIGINT)
-        assert os.read(reading, room) == b"." * room
+        assert os.read(reading, capacity) == b"." * capacity
         assert os.read(reading, 100).startswith(held.removeprefix("l").encode())
         assert process.wait(60) == -signal.SIGINT
         assert machine.files() == []
@@ -89,7 +89,7 @@ def test_release_of_what_is_not_there(machine: Machine):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_somebody_elses_lease_cannot_be_released(machine: Machine):
+def test_another_users_lease_cannot_be_released(machine: Machine):
     identity = machine.ok("lease", "hold", "--for", "60s", "--background").split()[0]
     machine.directory.chmod(0o755)
     if machine.command("test", "-x", PROGRAM, user=65534).returncode != 0:
@@ -99,7 +99,7 @@ def test_somebody_elses_lease_cannot_be_released(machine: Machine):
     assert len(machine.held()) == 1
 
 
-def test_who_waits_is_listed_apart(machine: Machine):
+def test_a_waiting_request_is_listed_apart(machine: Machine):
     machine.start("run", "-n2", "--", "sleep", "60")
     wait_until(lambda: len(machine.held()) == 1)
     machine.start("pick", "--mem", "5G", "--wait")

@@ -68,7 +68,7 @@ def test_where_no_more_files_can_be_made_it_says_so(full: Machine, small_disk: P
     assert done.returncode == 73 and "(0 of 12 files free)" in done.stderr, done.stderr
 
 
-def test_who_has_a_lease_or_a_place_keeps_it(full: Machine, small_disk: Path, tmp_path: Path) -> None:
+def test_a_lease_and_a_place_in_line_are_kept(full: Machine, small_disk: Path, tmp_path: Path) -> None:
     """The space for each change of a record is reserved when the record is made."""
     go = tmp_path / "go"
     first = full.start("run", "--gpus=2", "--", "sh", "-c", f"until test -e {go}; do sleep 0.05; done")

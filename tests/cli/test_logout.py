@@ -141,7 +141,7 @@ def test_a_held_lock_stops_nothing_else(sandbox: Sandbox) -> None:
 @pytest.mark.slow
 @needs_root
 @pytest.mark.parametrize("how", ["hold", "add"])
-def test_who_holds_a_lease_otherwise_has_it_again(sandbox: Sandbox, how: str) -> None:
+def test_other_holders_of_a_lease_have_it_again(sandbox: Sandbox, how: str) -> None:
     command, end = {
         "hold": (f"{OTHER} innkeeper lease hold > /dev/null & sleep 0.5", "kill $!; wait $! || true"),
         "add": (f"{OTHER} innkeeper queue add -- sleep 60; sleep 1.5", f"{OTHER} innkeeper queue cancel 1"),
@@ -159,7 +159,7 @@ def test_who_holds_a_lease_otherwise_has_it_again(sandbox: Sandbox, how: str) ->
 
 @pytest.mark.slow
 @needs_root
-def test_who_waits_keeps_the_turn(sandbox: Sandbox) -> None:
+def test_a_waiting_request_keeps_its_place(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""{MACHINE}
         {THIRD} innkeeper run -- sleep 4 & sleep 0.5

@@ -158,7 +158,7 @@ def test_what_can_never_run_fails_with_the_reason(jobs: Jobs) -> None:
     assert "3" in jobs.show(job)["reason"]
 
 
-def test_who_asks_for_gpus_where_none_is_seen_is_told_that_he_waits(jobs: Jobs) -> None:
+def test_a_request_for_gpus_where_none_is_seen_is_told_that_it_waits(jobs: Jobs) -> None:
     jobs.machine.set("driver 550.54.15\n")
     waits = jobs.machine.run("queue", "add", "--", "true")
     assert waits.stdout == "1\n" and waits.stderr.count("\n") == 1
@@ -282,7 +282,7 @@ def test_a_damaged_database_is_left_as_it_is(jobs: Jobs) -> None:
     assert jobs("list") == "no jobs\n"
 
 
-def test_who_cancels_what_has_ended_is_told(jobs: Jobs) -> None:
+def test_a_cancel_of_an_ended_job_is_refused(jobs: Jobs) -> None:
     failed = jobs.shell("exit 3", "--gpus=0")
     jobs.wait(failed)
     done = jobs.machine.run("queue", "cancel", failed)

@@ -95,7 +95,7 @@ def test_the_unit_in_the_document_is_good(command: Command, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("recipe", ["systemd", "cron"])
-def test_the_recipes_let_what_waits_go_on_before_anybody_looks(jobs: Jobs, recipe: str) -> None:
+def test_the_documented_units_resume_waiting_jobs_before_any_command(jobs: Jobs, recipe: str) -> None:
     assert UNIT is not None and CRON is not None
     start = re.search(r"^ExecStart=(.*)$", UNIT.group(1), re.MULTILINE)
     assert start is not None

@@ -149,7 +149,7 @@ def test_where_it_cannot_be_mended_that_is_said(filled: Jobs) -> None:
     assert re.search(SAID, listed(filled)[1])
 
 
-def test_an_interrupted_mending_is_begun_anew(filled: Jobs) -> None:
+def test_an_interrupted_mending_is_restarted(filled: Jobs) -> None:
     file = checkpoint(filled)
     damage(file, pages_of(filled, "jobs")[0], b"\0")
     (filled.directory / "queue.db.mended").write_bytes(os.urandom(10_000))

@@ -138,7 +138,7 @@ def test_a_directory_that_cannot_be_written_says_so(jobs: Jobs, small_disk: Path
 
 
 @pytest.mark.parametrize("size", ["8k", "16k", "32k", "48k", "64k", "80k", "96k", "128k"])
-def test_a_queue_that_found_no_room_for_its_database_begins_once_there_is(
+def test_a_queue_without_disk_space_for_its_database_begins_once_there_is_some(
     jobs: Jobs, small_disk: Path, size: str
 ) -> None:
     machine = jobs.machine

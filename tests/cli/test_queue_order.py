@@ -9,7 +9,7 @@ import pytest
 from innkeeper_program import PROGRAM, Jobs, gpus, uuid, wait_until
 
 
-def test_many_who_wait_for_one_gpu_leave_the_others_alone(jobs: Jobs) -> None:
+def test_many_requests_for_one_gpu_leave_the_others_alone(jobs: Jobs) -> None:
     jobs.machine.env["CUDA_VISIBLE_DEVICES"] = uuid(0)
     many = jobs.shell("sleep 60", "--array=1-200")
     wait_until(lambda: jobs.show(f"{many}.0")["state"] == "running")
@@ -41,7 +41,7 @@ def test_the_order_is_kept_among_different_requests(jobs: Jobs) -> None:
     assert began == sorted(began)
 
 
-def test_a_gpu_that_is_lost_for_a_while_fails_nobody(jobs: Jobs) -> None:
+def test_a_gpu_that_is_lost_for_a_while_fails_no_job(jobs: Jobs) -> None:
     jobs.machine.set(gpus(2, {1: "  lost\n"}))
     both = jobs.shell("true", "--gpus=2")
     after = jobs.shell("true", "--gpus=0", "--after", both)

@@ -86,7 +86,7 @@ def test_a_job_that_lingers_has_its_gpus_until_what_it_left_has_ended(jobs: Jobs
     assert "until what it leaves in the background has ended" in jobs("show", job)
 
 
-def test_grace_is_what_was_asked_for(jobs: Jobs) -> None:
+def test_grace_is_what_was_requested(jobs: Jobs) -> None:
     jobs("pause")
     plain, named = jobs.shell("true", "--gpus=0"), jobs.shell("true", "--gpus=0", "--grace=2m")
     assert [jobs.show(job)["grace"] for job in (plain, named)] == [30.0, 120.0]

@@ -43,7 +43,7 @@ def test_plays_a_record_and_says_what_it_takes(machine: Machine, trace: Path):
     assert "out of memory" in tenth["failed"], "its loss alone needs more"
 
 
-def test_says_so_where_the_room_is_too_little_and_fails_where_it_is_throughout(machine: Machine, trace: Path):
+def test_reports_too_little_space_and_fails_where_it_is_throughout(machine: Machine, trace: Path):
     done = machine.run("replay", str(trace), "--share", "0.02,0.01")
     assert done.returncode == 1
     for line in done.stdout.splitlines()[3:]:

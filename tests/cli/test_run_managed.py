@@ -125,7 +125,7 @@ def test_it_leases_as_run_does(machine: Machine, active: str):
     assert machine.held() == []
 
 
-def test_where_no_gpu_is_wanted_none_is_leased(machine: Machine, active: str):
+def test_where_no_gpu_is_requested_none_is_leased(machine: Machine, active: str):
     machine.env["INNKEEPER_NODES"] = "sim:2x1GiB,host:2GiB"
     assert run(machine, "train.py").said["lease"] == ""
     assert run(machine, "--gpus", "1", "train.py").said["gpus"] == uuid(0)  # An explicit request gets one.

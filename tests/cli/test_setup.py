@@ -168,7 +168,9 @@ def test_leases_that_are_held_elsewhere_are_not_forgotten(sandbox: Sandbox) -> N
     assert "removed /run/lock/innkeeper\n" in said
 
 
-def test_who_waits_in_a_directory_that_goes_is_told_and_gets_nothing_there(sandbox: Sandbox) -> None:
+def test_a_request_that_waits_in_a_directory_that_goes_is_told_and_gets_nothing_there(
+    sandbox: Sandbox,
+) -> None:
     # A place in the line is a lease file too, so `setup` refuses; another root directory appears by hand.
     said = sandbox(
         """
@@ -184,7 +186,7 @@ def test_who_waits_in_a_directory_that_goes_is_told_and_gets_nothing_there(sandb
 
 
 @needs_root
-def test_roots_directory_goes_before_anybody_elses(sandbox: Sandbox) -> None:
+def test_roots_directory_goes_before_every_other_users(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""
         INNKEEPER_LEASE_DIR=/dev/shm/innkeeper innkeeper run -- sleep 60 & sleep 0.5
@@ -205,7 +207,7 @@ def test_roots_directory_goes_before_anybody_elses(sandbox: Sandbox) -> None:
 
 
 @needs_root
-def test_among_friends_who_comes_later_shadows_nobody(sandbox: Sandbox) -> None:
+def test_among_friends_a_later_user_shadows_no_other(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""
         {OTHER} env INNKEEPER_LEASE_DIR=/dev/shm/innkeeper innkeeper run -- sleep 60 & sleep 0.5
@@ -221,7 +223,7 @@ def test_among_friends_who_comes_later_shadows_nobody(sandbox: Sandbox) -> None:
 
 
 @needs_root
-def test_a_lock_that_is_not_roots_protects_nobody_and_is_replaced(sandbox: Sandbox) -> None:
+def test_a_lock_that_is_not_roots_protects_no_user_and_is_replaced(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""
         innkeeper setup > /dev/null; rm /run/innkeeper/alloc.lock
@@ -274,7 +276,7 @@ def test_a_group_alone_may_take_leases_and_all_may_look(sandbox: Sandbox) -> Non
 
 
 @needs_root
-def test_nobody_can_fill_it_from_outside(sandbox: Sandbox) -> None:
+def test_no_user_can_fill_it_from_outside(sandbox: Sandbox) -> None:
     said = sandbox(
         f"""
         fill() {{ {OTHER} dd if=/dev/zero of=/run/lock/full bs=4k status=none || true; }}
@@ -371,7 +373,7 @@ def test_it_can_be_undone(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.usefixtures("runners")
-def test_who_has_the_directory_open_when_it_goes_grants_nothing_there(sandbox: Sandbox) -> None:
+def test_a_process_with_the_directory_open_when_it_goes_grants_nothing_there(sandbox: Sandbox) -> None:
     # A queue's runner keeps the directory open: it must not go on in a directory that other processes do not
     # see.
     said = sandbox(

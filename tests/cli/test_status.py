@@ -86,7 +86,7 @@ def busy(machine: Machine) -> tuple[int, int]:
     return run.pid, command
 
 
-def test_json_says_who_holds_who_uses_what_is_promised_and_foreign(machine: Machine):
+def test_json_has_holders_users_promised_and_foreign_bytes(machine: Machine):
     run, command = busy(machine)
     found = document(machine)
     first, second = found["gpus"]
@@ -248,7 +248,7 @@ def test_no_row_of_a_table_is_wider_than_the_terminal(machine: Machine, width: i
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
     ids=["plain", "NO_COLOR", "empty NO_COLOR", "dumb"],
 )
-def test_colours_only_where_they_are_wanted(machine: Machine, env: dict[str, str], coloured: bool):
+def test_colours_only_where_they_are_requested(machine: Machine, env: dict[str, str], coloured: bool):
     assert ("\033[" in on_terminal(machine, 100, "status", **env)) == coloured
 
 

@@ -70,7 +70,7 @@ def test_a_cache_is_shared_with_machines_that_have_no_gpu_and_with_plain_cuda(tm
         assert (found[0], found[2:]) == ("managed", ["0", result])
 
 
-def test_training_at_a_budget_below_its_peak_computes_what_it_computes_with_room(tmp_path: Path):
+def test_training_at_a_budget_below_its_peak_computes_what_it_computes_with_space(tmp_path: Path):
     script = (
         MODEL
         + """
@@ -165,11 +165,11 @@ with innkeeper.on("cuda:1"):
     assert any(tmp_path.rglob("*.cubin")), "nothing was compiled"
 
 
-def test_kernels_are_not_timed_where_there_is_no_room_for_that(tmp_path: Path):
+def test_kernels_are_not_timed_where_there_is_no_space_for_that(tmp_path: Path):
     script = MODEL + "losses(torch.compile(model().to('managed'), fullgraph=True), x.to('managed'))"
     launches = [
-        len(LAUNCH.findall(run(script, f"cuda:0:{room},host:1GiB", tmp_path / room).stderr))
-        for room in ("64MiB", "1MiB")
+        len(LAUNCH.findall(run(script, f"cuda:0:{budget},host:1GiB", tmp_path / budget).stderr))
+        for budget in ("64MiB", "1MiB")
     ]
     assert launches[0] > 10 * launches[1] > 0, "timed, and not"
 

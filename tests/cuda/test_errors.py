@@ -262,7 +262,7 @@ def test_what_had_been_waited_for_is_safe_whatever_the_gpu_says_later() -> None:
 
 
 @pytest.mark.usefixtures("broken_after")
-def test_the_nodes_can_be_configured_anew_without_the_gpu_that_is_gone() -> None:
+def test_the_nodes_can_be_configured_again_without_the_gpu_that_is_gone() -> None:
     innkeeper.configure(BOTH)
     with innkeeper.on("cuda:0"):
         tensor = pattern(0).to("managed").add_(1)

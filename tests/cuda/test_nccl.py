@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from torchrun import Torchrun
 
-ROOMY, TIGHT = "cuda:64MiB,host:512MiB", "cuda:1400KiB,host:256MiB"
+AMPLE, TIGHT = "cuda:64MiB,host:512MiB", "cuda:1400KiB,host:256MiB"
 
 WHERE = """
 import os, sys, torch, innkeeper, torch.distributed as dist
@@ -35,7 +35,7 @@ os.write(1, f"{rank} {places}\\n".encode())
 """
 
 
-def told(torchrun: Torchrun, script: Path, *words: str, nodes: str = ROOMY) -> list[str]:
+def told(torchrun: Torchrun, script: Path, *words: str, nodes: str = AMPLE) -> list[str]:
     done = torchrun(str(script), *words, nodes=nodes)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.splitlines()
@@ -44,13 +44,13 @@ def told(torchrun: Torchrun, script: Path, *words: str, nodes: str = ROOMY) -> l
 @pytest.mark.parametrize("case", ["collectives", "train", "views", "static", "unused", "sparse"])
 def test_they_give_what_gloo_gives_on_the_cpu(torchrun: Torchrun, case: str) -> None:
     expected = torchrun.found(case, device="cpu", backend="gloo", nodes="host:512MiB")
-    assert torchrun.found(case, nodes=ROOMY) == expected
+    assert torchrun.found(case, nodes=AMPLE) == expected
     if case == "train":
         assert torchrun.found(case, nodes=TIGHT) == expected
 
 
 @pytest.mark.parametrize("said", ["", "gloo"])
-def test_bytes_stay_on_the_gpus_unless_gloo_is_asked_for(
+def test_bytes_stay_on_the_gpus_unless_gloo_is_requested(
     torchrun: Torchrun, tmp_path: Path, said: str
 ) -> None:
     script = tmp_path / "where.py"

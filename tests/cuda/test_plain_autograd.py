@@ -99,7 +99,7 @@ def test_the_sum_on_the_cpu() -> None:
     same(own, expected())
 
 
-def test_gradients_that_are_asked_for() -> None:
+def test_gradients_that_are_requested() -> None:
     own = weights("cuda")
     found = torch.autograd.grad(layers(*own).sum(), own, create_graph=True)
     sum(gradient.square().sum() for gradient in found).backward()

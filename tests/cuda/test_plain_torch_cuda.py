@@ -87,7 +87,7 @@ def test_statistics_of_torch_cuda_stay_their_own() -> None:
     assert torch.cuda.memory_allocated() == before
 
 
-def test_a_memory_fraction_of_the_program_s_is_an_error_of_room_not_of_bytes() -> None:
+def test_a_memory_fraction_of_the_program_s_is_an_error_of_memory_not_of_bytes() -> None:
     pairs = many(4)
     torch.cuda.set_per_process_memory_fraction(0.2)
     try:
@@ -158,7 +158,7 @@ def test_a_graph_of_own_tensors_replays_beside_managed_ones() -> None:
     assert own.sum().item() == 8.0 * MIB
 
 
-def test_no_room_is_made_while_a_graph_is_captured() -> None:
+def test_no_space_is_made_while_a_graph_is_captured() -> None:
     own = torch.ones(4 * MIB, device="cuda")
     pairs = many(5)  # Leaves the space that the graph itself needs.
     torch.cuda.synchronize()

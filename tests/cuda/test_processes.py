@@ -136,7 +136,7 @@ except torch.AcceleratorError as error:
     )
 
 
-def test_an_old_driver_is_named_where_a_gpu_is_asked_for() -> None:
+def test_an_old_driver_is_named_where_a_gpu_is_requested() -> None:
     done = run('torch.ones(3, device="managed")', FAKE_CUDA_DRIVER="12080")
     assert done.returncode == 1
     assert "cuda:0" in done.stderr.splitlines()[-1], done.stderr[-500:]

@@ -92,10 +92,10 @@ Code write_handles(Call& call, uint32_t* count, Handle* handles, const std::vect
 template <class Entry>
 Code write_processes(Call& call, uint32_t* count, Entry* list) {
   const auto& processes = call.device().processes;
-  const uint32_t room = *count;
+  const uint32_t capacity = *count;
   *count = static_cast<uint32_t>(processes.size());
-  if (room == 0 || processes.empty()) return amdsmi::kSuccess;
-  for (uint32_t i = 0; i < std::min(room, *count); ++i) {
+  if (capacity == 0 || processes.empty()) return amdsmi::kSuccess;
+  for (uint32_t i = 0; i < std::min(capacity, *count); ++i) {
     if constexpr (std::is_same_v<Entry, uint32_t>) {
       list[i] = processes[i].pid;
     } else {
@@ -108,11 +108,11 @@ Code write_processes(Call& call, uint32_t* count, Entry* list) {
     }
   }
   if (call.garbage()) {
-    call.answer(list, sizeof(Entry) * room);
+    call.answer(list, sizeof(Entry) * capacity);
     call.answer(count, sizeof *count);
     return call.draw() % 2 == 0 ? amdsmi::kSuccess : amdsmi::kOutOfResources;
   }
-  return room >= processes.size() ? amdsmi::kSuccess : amdsmi::kOutOfResources;
+  return capacity >= processes.size() ? amdsmi::kSuccess : amdsmi::kOutOfResources;
 }
 
 }  // namespace

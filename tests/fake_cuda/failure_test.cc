@@ -180,7 +180,7 @@ TEST(FakeCudaProcess, GpusReachEachOtherOnlyAfterTheyWereAskedTo) {
         asked ? 0 : kViolationStatus);
   }
 }
-TEST(FakeCudaProcess, WithoutPeersNobodyCanAsk) {
+TEST(FakeCudaProcess, WithoutPeersNoProcessCanAsk) {
   in_process({{"FAKE_CUDA_GPUS", "2"}, {"FAKE_CUDA_PEERS", "0"}}, [] {
     int can = -1;
     return cudaDeviceCanAccessPeer(&can, 0, 1) == kSuccess && can == 0 &&

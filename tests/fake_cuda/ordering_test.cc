@@ -53,7 +53,7 @@ class Ordering : public FakeCuda {
 const std::string kRight(kSize, 'x');
 const std::string kPoisoned(kSize, '\xff');
 
-TEST_F(Ordering, WhoWaitsIsRightInEveryMode) {
+TEST_F(Ordering, AProgramThatWaitsIsRightInEveryMode) {
   for (const int mode : {kLate, kEarly, kRandom}) {
     for (unsigned seed = 1; seed <= 20; ++seed) {
       fake_cuda_set_mode(mode, seed);

@@ -102,10 +102,10 @@ Code write_processes(Call& call, bool graphics, uint32_t* count, Entry* entries)
     return nvml::kNotSupported;
   }
   uint32_t written = 0;
-  const uint32_t room = *count;
+  const uint32_t capacity = *count;
   for (const Process& process : call.device().processes) {
     if (process.graphics != graphics) continue;
-    if (written < room) {
+    if (written < capacity) {
       nvml::Process2 entry = {process.pid, process.used, ~0U, ~0U};
       if (call.is_instance()) {
         entry.gpu_instance = call.device().gpu_instance;
@@ -121,9 +121,9 @@ Code write_processes(Call& call, bool graphics, uint32_t* count, Entry* entries)
     ++written;
   }
   *count = written;
-  if (written > room) return nvml::kInsufficientSize;
+  if (written > capacity) return nvml::kInsufficientSize;
   if (call.garbage()) {
-    if (room > 0) call.answer(entries, sizeof(Entry) * room);
+    if (capacity > 0) call.answer(entries, sizeof(Entry) * capacity);
     call.answer(count, sizeof *count);
     return call.draw() % 2 == 0 ? nvml::kSuccess : nvml::kInsufficientSize;
   }

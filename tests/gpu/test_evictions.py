@@ -127,7 +127,7 @@ def test_nothing_is_evicted_while_a_graph_is_captured() -> None:
     assert tensors[2][0].item() == 2.0
 
 
-def test_nodes_can_be_set_anew_after_libraries_took_memory() -> None:
+def test_nodes_can_be_set_again_after_libraries_took_memory() -> None:
     """cuBLAS keeps its workspaces; plain tensors made a pair of them."""
     for device in (PLAIN, "managed"):
         x = torch.ones(64, 64, device=device, requires_grad=True)

@@ -35,7 +35,7 @@ def make_step(device: str, width: int, layers: int, batch: int) -> Callable[[], 
 
 
 @pytest.mark.parametrize("size", list(SIZES))
-def test_a_training_step_with_room_for_all(size: str) -> None:
+def test_a_training_step_with_space_for_all(size: str) -> None:
     innkeeper.configure(nodes=nodes(8 << 30))
     plain, managed = make_step(PLAIN, *SIZES[size]), make_step("managed", *SIZES[size])
     for step in (plain, managed):

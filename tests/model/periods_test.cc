@@ -333,7 +333,7 @@ TEST(Periods, GoOnBesideOtherThreads) {
 
 // The plan lets blocks leave for a host that has no free space, and another thread's operator runs there.
 // That thread may be waiting to report to the planner the end of a block of this program.
-TEST(Periods, WaitForNobody) {
+TEST(Periods, WaitForNoOtherThread) {
   const Watchdog watchdog(std::chrono::seconds(60));
   Machine machine({.budget = KiB(36), .host_budget = KiB(64), .host_computes = true});
   std::vector<Block*> blocks;

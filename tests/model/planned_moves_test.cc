@@ -14,7 +14,7 @@ namespace innkeeper::test {
 namespace {
 
 // The mark of a policy that knows the future: ten equal blocks read in a fixed order, space for nine.
-TEST(Periods, OfTenBlocksWithRoomForNineFetchOne) {
+TEST(Periods, OfTenBlocksWithSpaceForNineFetchOne) {
   Machine machine({.budget = KiB(36)});
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 10; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());
@@ -106,7 +106,7 @@ TEST(Periods, WhatHasNoCopyYetIsNotFetchedWhereTheProgramLeavesItsPlan) {
 
 // Blocks that another thread fetches count as fetched in the period, as do those that the engine's own thread
 // fetches through a disk.
-TEST(Periods, CountWhatOtherThreadsBringThem) {
+TEST(Periods, CountBytesThatOtherThreadsFetchForThem) {
   Machine machine({.budget = KiB(36)});
   std::vector<Block*> blocks;
   for (uint64_t i = 0; i < 24; ++i) blocks.push_back(machine.make(machine.sim(), pattern(4096, i)).value());

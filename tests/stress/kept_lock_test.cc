@@ -125,7 +125,7 @@ class LeaseKeptLockTest : public LeaseFixture {
   std::vector<pid_t> children_;
 };
 
-TEST_F(LeaseKeptLockTest, WhoKeepsItForEverStopsNobody) {
+TEST_F(LeaseKeptLockTest, AHolderThatNeverReleasesItStopsNoRequest) {
   keep(kKeeper);
   const auto begin = std::chrono::steady_clock::now();
   testing::internal::CaptureStderr();
@@ -138,7 +138,7 @@ TEST_F(LeaseKeptLockTest, WhoKeepsItForEverStopsNobody) {
   EXPECT_FALSE(granted(share(GiB(60)))) << "what was granted counts";
 }
 
-TEST_F(LeaseKeptLockTest, WhoWaitsInLineIsServedInItsTurn) {
+TEST_F(LeaseKeptLockTest, AWaitingRequestIsServedInOrder) {
   keep(kKeeper);
   Lease first = arbiter_.acquire(whole(), machine_).value();
   const Bell has_it;
@@ -156,7 +156,7 @@ TEST_F(LeaseKeptLockTest, WhoWaitsInLineIsServedInItsTurn) {
 }
 
 // Two processes hold the lock alternately, so that the holder changes all the time.
-TEST_F(LeaseKeptLockTest, WhoSharesItStopsNobody) {
+TEST_F(LeaseKeptLockTest, ASharedLockStopsNoRequest) {
   Bell kept;
   for (const auto offset : {0ms, 300ms})
     as(kKeeper, [&] {
@@ -177,7 +177,7 @@ TEST_F(LeaseKeptLockTest, WhoSharesItStopsNobody) {
 }
 
 // The lock's process has ended and is a zombie; its child holds the lock.
-TEST_F(LeaseKeptLockTest, WhoHasEndedStopsNobody) {
+TEST_F(LeaseKeptLockTest, AnEndedHolderStopsNoRequest) {
   Bell kept;
   as(kKeeper, [&] {
     const pid_t ends = in_child([&] {
@@ -194,7 +194,7 @@ TEST_F(LeaseKeptLockTest, WhoHasEndedStopsNobody) {
 }
 
 #ifndef __SANITIZE_THREAD__  // The thread sanitizer allows no threads in a forked child.
-TEST_F(LeaseKeptLockTest, WhoStartsThreadsAllTheTimeStopsNobody) {
+TEST_F(LeaseKeptLockTest, AHolderThatKeepsStartingThreadsStopsNoRequest) {
   Bell kept;
   as(kKeeper, [&] {
     take_lock();
@@ -208,7 +208,7 @@ TEST_F(LeaseKeptLockTest, WhoStartsThreadsAllTheTimeStopsNobody) {
 #endif
 
 // An override loses only the name in the record.
-TEST_F(LeaseKeptLockTest, WhoTakesALeaseOverDoesNotWaitLong) {
+TEST_F(LeaseKeptLockTest, ATakeoverOfALeaseDoesNotWaitLong) {
   Lease lease = arbiter_.acquire(share(GiB(60)), machine_).value();
   ASSERT_TRUE(lease.share_with_children().ok());
   keep(kKeeper);
@@ -262,7 +262,7 @@ TEST_F(LeaseKeptLockTest, TwoAtOnceAreNotGrantedTheSame) {
 
 // The lock becomes free in the middle of an override. Another process takes it, which has read the leases
 // before this one published and publishes after this one has looked.
-TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
+TEST_F(LeaseKeptLockTest, AHolderThatGetsTheLockMeanwhileIsNotOverlooked) {
   const Bell let_go, inside, go_on;
   keep(kKeeper, &let_go);
   pid_t other = 0;
@@ -286,7 +286,7 @@ TEST_F(LeaseKeptLockTest, WhoGetsTheLockMeanwhileIsNotOverlooked) {
 
 // A process sleeps with the lock in the middle of a grant, for example on a machine that was frozen. The
 // other process overrides it.
-TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockLooksAgain) {
+TEST_F(LeaseKeptLockTest, AHolderThatSleptLooksAgain) {
   const Bell inside, go_on;
   const pid_t slept = as(kOther, [&] {
     stop_once_scanned(inside, go_on);
@@ -323,7 +323,7 @@ TEST_F(LeaseKeptLockTest, TheTimeCountsFromBeforeTheLock) {
 }
 
 // The same for a process that grows its lease.
-TEST_F(LeaseKeptLockTest, WhoSleptWithTheLockDoesNotGrow) {
+TEST_F(LeaseKeptLockTest, AHolderThatSleptDoesNotGrow) {
   const Bell has_it, grow, inside, go_on;
   const pid_t slept = as(kOther, [&] {
     Lease lease = arbiter_.acquire(share(GiB(20)), machine_).value();

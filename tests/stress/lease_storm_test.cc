@@ -291,7 +291,7 @@ class Storm {
   int namespaces_ = 0;
 };
 
-TEST(LeaseStorm, NoByteIsPromisedTwiceWhoeverIsKilledWhere) {
+TEST(LeaseStorm, NoByteIsPromisedTwiceWhereverAProcessIsKilled) {
   const uint64_t grants = from_environment("INNKEEPER_STORM_GRANTS", 600);
   const uint64_t kills = from_environment("INNKEEPER_STORM_KILLS", 60);
   const uint64_t seed = from_environment("INNKEEPER_SEED", 1);

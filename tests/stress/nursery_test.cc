@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Crowds, NurseryStress, testing::ValuesIn(kCrowds),
 
 // No request fails where the only space is the space that other threads are about to free. A thread's bytes
 // are in its operator, in a place, listed, or on their way out.
-TEST(NurseryStress, WhatOthersHaveIsRoomToCome) {
+TEST(NurseryStress, MemoryOfOtherThreadsBlocksIsWaitedFor) {
   const uint64_t rounds = from_environment("INNKEEPER_STEPS", 300);
   const Watchdog watchdog(std::chrono::seconds(300));
   for (uint64_t round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
@@ -140,7 +140,7 @@ TEST(NurseryStress, WhatOthersHaveIsRoomToCome) {
       ++ready;
       while (ready < 2) std::this_thread::yield();
     };
-    std::thread vendor([&] {
+    std::thread producer([&] {
       together();
       for (uint64_t i = 0; i < 5 + round % 20; ++i) {
         Result<Block*> made = machine.make(node, pattern(24 * 1024, 1));
@@ -153,7 +153,7 @@ TEST(NurseryStress, WhatOthersHaveIsRoomToCome) {
     Result<Memory> memory = machine->device(node).allocate(KiB(56));
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     memory = Memory();
-    vendor.join();
+    producer.join();
     EXPECT_EQ(machine->check_invariants(), "");
   }
 }

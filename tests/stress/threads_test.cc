@@ -106,7 +106,7 @@ class Trainer : BlockOwner {
 
 class ThreadsTest : public testing::TestWithParam<StressCase> {};
 
-TEST_P(ThreadsTest, NobodyHangsFailsOrReadsWrongBytes) {
+TEST_P(ThreadsTest, NoThreadHangsFailsOrReadsWrongBytes) {
   const StressCase& setup = GetParam();
   const uint64_t steps = from_environment("INNKEEPER_STEPS", 150);
   const uint64_t seed = from_environment("INNKEEPER_SEED", 1);

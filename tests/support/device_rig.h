@@ -160,11 +160,11 @@ class Trial {
     memory.reset();
   }
   // Host memory for copies. It stays until the device is gone, so that a copy made too late does no harm.
-  Contents& room(size_t size, unsigned char fill = 0) { return keep(Contents(size, fill)); }
+  Contents& buffer(size_t size, unsigned char fill = 0) { return keep(Contents(size, fill)); }
   Contents& bytes(size_t size, uint64_t version) { return keep(pattern(size, version)); }
   // The bytes in `memory`, read after `event`.
   const Contents& read(const Memory& memory, size_t size, const Event& event) {
-    Contents& bytes = room(size);
+    Contents& bytes = buffer(size);
     order(Queue::copy_out, event);
     const Event out = get(bytes, memory);
     finish(out);

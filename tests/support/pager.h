@@ -16,23 +16,23 @@ namespace innkeeper::test {
 
 class Pager {
  public:
-  Pager(const plan::Program& program, Bytes room) : program_(program), room_(room.count()) {}
+  Pager(const plan::Program& program, Bytes space) : program_(program), space_(space.count()) {}
 
   void period(const std::vector<plan::PlannedMove>& moves, int64_t births_before) {
     demanded_ = evicted_ = 0;
     size_t next = 0;
     for (int64_t step = 0; step < program_.length(); ++step) {
       for (const plan::Program::Use& use : program_.uses_of(step)) demand(use, births_before);
-      ASSERT_LE(used_, room_) << "step " << step;
+      ASSERT_LE(used_, space_) << "step " << step;
       for (const plan::Program::Death& death : program_.deaths)
         if (death.after == step) drop(death.slot.name(births_before));
       for (; next < moves.size() && moves[next].after == step; ++next) {
         const plan::Name name = moves[next].slot.name(births_before);
         if (!moves[next].arrives) {
           drop(name);
-          if (moves[next].drops) dropped_.insert(name);
+          if (moves[next].discards) discarded_.insert(name);
         } else if (here_.count(name) == 0) {
-          ASSERT_LE(used_ + moves[next].size.count(), room_) << "no room for what is planned, step " << step;
+          ASSERT_LE(used_ + moves[next].size.count(), space_) << "no room for what is planned, step " << step;
           put(name, moves[next].size.count());
         }
       }
@@ -57,13 +57,13 @@ class Pager {
   void demand(const plan::Program::Use& use, int64_t births_before) {
     const plan::Name name = use.slot.name(births_before);
     if (here_.count(name) != 0) return;
-    if (dropped_.erase(name) != 0) {
+    if (discarded_.erase(name) != 0) {
       make_again(use, births_before);
     } else if (known_.count(name) != 0) {
       ++demanded_;
     }
     const int64_t size = round_up(use.size).count();
-    while (used_ + size > room_) {
+    while (used_ + size > space_) {
       ++evicted_;
       drop(here_.begin()->first);
     }
@@ -87,11 +87,11 @@ class Pager {
   }
 
   const plan::Program& program_;
-  const int64_t room_;
+  const int64_t space_;
   int64_t used_ = 0;
   std::map<plan::Name, int64_t> here_;
   std::set<plan::Name> known_;
-  std::set<plan::Name> dropped_;
+  std::set<plan::Name> discarded_;
 };
 
 }  // namespace innkeeper::test

@@ -13,11 +13,11 @@ namespace innkeeper::plan {
 
 class ProgramTracker {
  public:
-  explicit ProgramTracker(Bytes room) : ProgramTracker([room](NodeId) { return room; }) {}
-  explicit ProgramTracker(std::function<Bytes(NodeId)> room, Planner::RunInBackground run_in_background = {},
+  explicit ProgramTracker(Bytes space) : ProgramTracker([space](NodeId) { return space; }) {}
+  explicit ProgramTracker(std::function<Bytes(NodeId)> space, Planner::RunInBackground run_in_background = {},
                           NodeId backing = kNoNode)
       : planner(
-            std::move(room), [backing](NodeId) { return AboutNode{.name = "a GPU", .backing = backing}; },
+            std::move(space), [backing](NodeId) { return AboutNode{.name = "a GPU", .backing = backing}; },
             std::move(run_in_background)) {}
 
   Name meet() {

@@ -27,12 +27,12 @@ class Probe : public testing::Test {
     sim_backend::install({std::make_shared<sim::Accelerator>(options)}, nullptr, std::array{NodeId{0}});
     return sim_backend::accelerator(0);
   }
-  cost::Measured measured(const sim::Accelerator& gpu, Bytes room, bool products = true) {
+  cost::Measured measured(const sim::Accelerator& gpu, Bytes space, bool products = true) {
     HostDevice host("host", Slabs::Options{.blank = true});
     const cost::Measured found = probe({.device = kDevice,
                                         .gpu = gpu.options().gpu,
                                         .link = gpu.options().host_link.bandwidth,
-                                        .room = room,
+                                        .space = space,
                                         .products = products,
                                         .host_memory = &host});
     EXPECT_EQ(gpu.live(), Bytes(0)) << "nothing is left";

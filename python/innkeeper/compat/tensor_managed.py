@@ -137,9 +137,9 @@ class DeviceManager:
             if attempt:
                 self.comm_interface.sleep(self.wait_time)
             free = self._free()
-            roomy = {device: nbytes for device, nbytes in free.items() if nbytes[0] >= space_estimate}
-            if roomy:
-                return (max if disperse else min)(roomy, key=lambda device: roomy[device][0])
+            fitting = {device: nbytes for device, nbytes in free.items() if nbytes[0] >= space_estimate}
+            if fitting:
+                return (max if disperse else min)(fitting, key=lambda device: fitting[device][0])
             tight = {device: nbytes for device, nbytes in free.items() if nbytes[1] >= space_estimate}
             if tight:
                 return max(tight, key=lambda device: tight[device][1])

@@ -30,7 +30,7 @@ def chosen() -> bool:
     return os.environ.get(ACCELERATE_DEVICE) == DEVICE
 
 
-def room() -> int:
+def total_budget() -> int:
     """Bytes of memory for tensors, on all nodes together."""
     return sum(int(node.budget) for node in _C.nodes() if node.kind != "disk")
 
@@ -49,7 +49,9 @@ def _max_memory(own: Any) -> Any:
         memory = own(max_memory)
         if max_memory is not None or not chosen():
             return memory
-        return {0: room()} | {where: size for where, size in memory.items() if not isinstance(where, int)}
+        return {0: total_budget()} | {
+            where: size for where, size in memory.items() if not isinstance(where, int)
+        }
 
     return get_max_memory
 

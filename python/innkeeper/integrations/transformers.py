@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from innkeeper import _C, managed_device
 from innkeeper._names import DEVICE
-from innkeeper.integrations.accelerate import chosen, load_stream, room, save_stream
+from innkeeper.integrations.accelerate import chosen, load_stream, save_stream, total_budget
 from innkeeper.integrations.imports import replace, replace_method
 
 
@@ -118,7 +118,7 @@ def _with_host(own: Any) -> Any:
     @functools.wraps(own)
     def _check_footprint(self: Any, *given: Any, **named: Any) -> Any:
         if chosen():
-            self.available_memory = room()
+            self.available_memory = total_budget()
         return own(self, *given, **named)
 
     return _check_footprint

@@ -15,7 +15,7 @@ _MAPS = _TESTS + "test_libraries.py::test_files_of_safetensors_and_device_maps_g
 _GENERATES = _TESTS + "test_libraries.py::test_offloaded_caches_and_continuous_batching_generate_on_managed"
 _PIPELINES = _TESTS + "test_libraries.py::test_pipelines_use_managed_and_one_on_the_cpu_is_said_once"
 _CHOSEN = _TESTS + "test_lightning.py::test_what_a_script_chooses"
-_ADDRESSES = _TESTS + "test_cuda_arrays.py::test_who_hands_them_a_managed_tensor_is_told_what_has_its_memory"
+_ADDRESSES = _TESTS + "test_cuda_arrays.py::test_a_managed_tensor_as_argument_names_what_has_its_memory"
 _TRUE = "torch.accelerator in place of a list of vendors"
 
 
@@ -100,7 +100,7 @@ LIBRARY_PATCHES = [
         "accelerate.state",
         "PartialState.__init__",
         "A setting of the environment goes before cpu=True, and is the package's, not the program's.",
-        _TESTS + "test_libraries.py::test_who_asks_for_the_cpu_has_it",
+        _TESTS + "test_libraries.py::test_a_script_that_requests_the_cpu_has_it",
     ),
     _of(
         "accelerate.state",
@@ -174,7 +174,7 @@ LIBRARY_PATCHES = [
         "triton.runtime.jit",
         "JITFunction.run",
         "A launch reads the operands' addresses, and theirs lead nowhere: it is lent the real tensors.",
-        "tests/python/compile/test_triton.py::test_a_launch_is_lent_the_real_tensors",
+        "tests/python/compile/test_triton.py::test_a_launch_receives_the_real_tensors",
         "pre-run hooks that may exchange arguments",
     ),
 ]

@@ -95,7 +95,7 @@ _DEVICE_NAMES = [
         "torch.Tensor.__cuda_array_interface__",
         "The error names what gives CuPy and Numba a managed tensor's memory.",
         _ALL,
-        _TESTS + "distributed/test_processes.py::test_who_wants_cudas_addresses_is_told_what_gives_them",
+        _TESTS + "distributed/test_processes.py::test_a_use_of_cudas_addresses_names_what_gives_them",
     ),
     Patch(
         "torch.nn.modules.linear_cross_entropy_options.LinearCrossEntropyOptions._adjust",

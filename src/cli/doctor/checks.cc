@@ -158,11 +158,11 @@ void check_directory(const Patient& patient, Findings& findings) {
   for (const std::string& line : survey.other_directories)
     add(findings, Grade::trouble, "other-directory", line,
         set_up + " removes it once nobody has leases there");
-  if (patient.shared_room > Bytes(0))
+  if (patient.shared_space > Bytes(0))
     add(findings, Grade::hint, "directory-room",
         fmt::format(
             "the lease directory shares {} with other files: who fills them keeps everybody from leases",
-            to_string(patient.shared_room)),
+            to_string(patient.shared_space)),
         set_up);
   const std::string lock_path = survey.directory_path + "/alloc.lock";
   if (patient.lock.code() == Code::busy)

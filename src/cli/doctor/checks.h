@@ -35,7 +35,7 @@ struct Patient {
   std::string removed_at_logout;   // Why a logout removes this user's leases; empty: they stay.
   std::string
       directory_full;  // Free space of a lease directory that cannot take another lease; empty: it can.
-  Bytes shared_room;   // Space that a default lease directory shares with other files; 0: it shares none.
+  Bytes shared_space;  // Space that a default lease directory shares with other files; 0: it shares none.
   bool watches_left = true;    // True: inotify can be used.
   int protected_regular = -1;  // Value of fs.protected_regular; -1: unknown.
   bool mps = false;            // True: an MPS daemon's pipe exists.

@@ -11,7 +11,7 @@
 #include <memory>
 #include <string_view>
 
-#include "base/room.h"
+#include "base/disk_space.h"
 #include "cli/doctor/checks.h"
 #include "lease/container.h"
 #include "lease/directory.h"
@@ -58,7 +58,7 @@ bool inotify_works() {
 }
 
 // Returns the space that a default lease directory shares with other files.
-Bytes shared_room(const std::string& path) {
+Bytes shared_space(const std::string& path) {
   const std::vector<std::string> defaults = lease::default_directories();
   if (std::find(defaults.begin(), defaults.end(), path) == defaults.end()) return {};
   struct stat here {
@@ -76,7 +76,7 @@ std::string why_full(const std::string& path) {
   if (path.empty() || statvfs(path.c_str(), &about) != 0) return {};
   const bool has_files = about.f_favail > 0 || about.f_files == 0;
   const bool has_bytes = about.f_bavail * about.f_frsize >= 2 * lease::kSlotBytes;
-  return has_files && has_bytes ? std::string() : room_left(path);
+  return has_files && has_bytes ? std::string() : space_left(path);
 }
 
 Status try_lock(int limit_ms) {
@@ -103,7 +103,7 @@ Patient examine(int lock_limit_ms) {
   if (const auto directory = lease::Directory::find_default(); directory.ok())
     patient.removed_at_logout = lease::removed_at_logout(*directory.value());
   patient.directory_full = why_full(patient.survey.directory_path);
-  patient.shared_room = shared_room(patient.survey.directory_path);
+  patient.shared_space = shared_space(patient.survey.directory_path);
   patient.watches_left = inotify_works();
   std::ifstream("/proc/sys/fs/protected_regular") >> patient.protected_regular;
   const std::string pipes = variable("CUDA_MPS_PIPE_DIRECTORY");

@@ -17,12 +17,12 @@ constexpr double kFastest = 0.5, kSlowest = 60;
 using Spans = std::vector<Cell>;
 
 std::string line(const Screen& screen, const Spans& spans) {
-  size_t room = static_cast<size_t>(std::max(1, screen.width));
+  size_t space = static_cast<size_t>(std::max(1, screen.width));
   std::string text;
   for (const Cell& span : spans) {
     const std::string shown = for_terminal(span.text);
-    const std::string_view words = cut(shown, room);
-    room -= columns_of(words);
+    const std::string_view words = cut(shown, space);
+    space -= columns_of(words);
     text += paint(screen, span.colour, words);
   }
   return text + "\n";
@@ -218,11 +218,11 @@ std::string top_frame(const Survey& survey, const TopState& state, const Screen&
   const int count = static_cast<int>(order.size());
   const int selected = std::min(state.selected, count - 1);
   // Each GPU takes two lines; at least a third of the screen is left for the lists.
-  const int room = std::max(1, std::min(count, (height - 1) * 2 / 3 / 2));
-  const int first = std::clamp(selected - room + 1, 0, std::max(0, count - room));
-  for (int i = first; i < std::min(count, first + room); ++i)
+  const int space = std::max(1, std::min(count, (height - 1) * 2 / 3 / 2));
+  const int first = std::clamp(selected - space + 1, 0, std::max(0, count - space));
+  for (int i = first; i < std::min(count, first + space); ++i)
     text += gpu_lines(survey, state, screen, order[static_cast<size_t>(i)], i == selected);
-  if (room < count) text += line(screen, {{fmt::format("     {} of {} GPUs", room, count), Colour::dim}});
+  if (space < count) text += line(screen, {{fmt::format("     {} of {} GPUs", space, count), Colour::dim}});
   for (const std::string& remark : remarks(survey)) text += line(screen, {{remark, Colour::yellow}});
   text += lists(survey, screen, selected < 0 ? "" : survey.places[order[static_cast<size_t>(selected)]].uuid);
   return first_lines(text, height);

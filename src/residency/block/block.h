@@ -162,9 +162,9 @@ class Block : public TrailingArray<Block, Replica> {
   void count_write() { writes_.store(writes() + 1, std::memory_order_relaxed); }
   void set_size(Bytes size) { size_.store(size.count(), std::memory_order_relaxed); }
   // Whether a thread works on the block's replicas without the lock, and whether it is this thread.
-  bool is_moving() const { return mover_ != nullptr; }
-  bool is_moved_by_me() const { return mover_ == &thread_state(); }
-  bool is_moved_by_waiting_thread() const { return mover_ != nullptr && mover_->waits; }
+  bool is_moving() const { return moving_thread_ != nullptr; }
+  bool is_moved_by_me() const { return moving_thread_ == &thread_state(); }
+  bool is_moved_by_waiting_thread() const { return moving_thread_ != nullptr && moving_thread_->waits; }
   int64_t packed_name() const { return name_.load(std::memory_order_relaxed); }
   bool has_name() const { return packed_name() != 0; }  // Some program's planner knows the block.
 
@@ -185,7 +185,7 @@ class Block : public TrailingArray<Block, Replica> {
   std::atomic<int64_t> name_{0};  // The packed BlockName (program_trackers.h).
   // The thread that is changing the block's replicas without the lock, or null; no other thread may. Guarded
   // by engine_mutex.
-  const ThreadState* mover_ = nullptr;
+  const ThreadState* moving_thread_ = nullptr;
   size_t moving_place_ = 0;  // Place in BlockTable::moving_ during a move.
 };
 

@@ -150,15 +150,15 @@ void BlockTable::leave_nursery(Block& block) {
 void BlockTable::begin_move(Block& block) {
   IK_CHECK(!block.is_moving());
   leave_nursery(block);
-  block.mover_ = &thread_state();
+  block.moving_thread_ = &thread_state();
   ++thread_state().marks;
   block.moving_place_ = moving_.size();
   moving_.push_back(&block);
 }
 
 void BlockTable::end_move(Block& block) {
-  IK_CHECK(block.mover_ == &thread_state());
-  block.mover_ = nullptr;
+  IK_CHECK(block.moving_thread_ == &thread_state());
+  block.moving_thread_ = nullptr;
   forget_move(block);
   // Other replicas may have left, a copy out of the last one may have failed, or a discarded block that this
   // one feeds may have been recomputed.
@@ -189,7 +189,7 @@ bool BlockTable::others_move(const Node& node) const {
   const ThreadState& self = thread_state();
   if (node.moving > self.moving[index_of(node.id)] || nursery_.any_dying(node.id)) return true;
   return std::any_of(moving_.begin(), moving_.end(), [&](const Block* block) {
-    return block->mover_ != &self && !block->mover_->waits && block->replica(node.id).listed;
+    return block->moving_thread_ != &self && !block->moving_thread_->waits && block->replica(node.id).listed;
   });
 }
 

@@ -1,8 +1,9 @@
 // The links between nodes, and the moves that wait for them (docs/design/moves.md).
 //
 // A link is one direction of one node's copies. Few copies are in flight on it at once, so that a demand
-// passes planned moves, and these pass hints. A move that waits has memory and no copy yet. Demands do not
-// wait. Large blocks are copied in parts, for the same reason.
+// passes planned moves, and these pass hints. For the same reason large blocks are copied in parts. A move
+// that waits for the link has its memory promised or allocated, and bytes that are not on a queue yet. A
+// demand starts without waiting.
 //
 // Thread safety: none; engine_mutex guards it. A link asks devices only whether a copy is done.
 #pragma once
@@ -30,13 +31,13 @@ class Link {
   // Whether a copy for which no operator waits may start. Forgets copies that are done.
   bool is_free(const LinkLimits& limits);
 
-  // `move` is reserved, and its copies wait for the link.
+  // Adds a move at the end of its priority's queue. Requires: it has bytes that are not on a queue yet.
   void wait(MovePtr move) { waiting_[static_cast<size_t>(move->priority)].push_back(std::move(move)); }
-  // Removes and returns the first move that may start or continue, or null. The caller puts it back while it
-  // has parts left. Forgets moves that are over.
+  // Removes and returns the first move of the highest priority, or null. The caller puts it back while it has
+  // parts left. Forgets moves that are over.
   MovePtr take();
   void put_back(MovePtr move) { waiting_[static_cast<size_t>(move->priority)].push_front(std::move(move)); }
-  // Removes and returns the last move of the lowest priority that has no copy yet, or null.
+  // Removes and returns the last move without a copy, of the lowest priority that has one, or null.
   MovePtr take_last();
   // Removes and returns the last planned move without a copy for which `which` is true, or null.
   MovePtr take_last_planned(const std::function<bool(const Move&)>& which);

@@ -50,14 +50,18 @@ struct Node {
   std::atomic<int64_t> ops{0};
   std::atomic<int64_t> evictions{0};
   std::atomic<int> running{0};  // Operators that are admitted.
-  // The node has been more than half full, or was to run a large operator. From then on operators are
-  // admitted one at a time, and fresh results do not stay in the nursery. Never reset.
+  // The node has been more than half full, was to run a large operator, or had no memory for a charge that
+  // may evict. From then on operators are admitted one at a time, and fresh results do not stay in the
+  // nursery. Never reset.
   std::atomic<bool> tight{false};
   // Replicas that are leaving or arriving now. Raised with the lock; lowered after the bytes have been freed,
   // so a thread that reads 0 tries its charge once more before it fails.
   std::atomic<int> moving{0};
   std::atomic<int64_t> ahead{0};      // Bytes to write to the disk ahead of their eviction.
   std::atomic<int64_t> unplanned{0};  // Bytes evicted for threads without a planner, since a planner heard.
+  // Stamps of an accelerator's compute queue; null at other nodes. The pointer is set once, and the object is
+  // thread-safe: engine_mutex is not needed.
+  std::unique_ptr<Stamps> stamps;
   // From here on guarded by engine_mutex.
   Block* first = nullptr;       // First block of the list of resident replicas.
   bool budget_changes = false;  // A thread is in Evictor::set_budget(), and evicts.
@@ -67,9 +71,8 @@ struct Node {
   bool exclusive = false;  // One operator is admitted, and no other (NodeAdmission).
   int stuck = 0;           // Part of `running` that waits for memory or operands.
   std::deque<ParkedMemory> parked;
-  Link in;                         // Copies into the node. Unused at the host: the other end's link counts.
-  Link out;                        // Copies out of the node.
-  std::unique_ptr<Stamps> stamps;  // Stamps of an accelerator's compute queue.
+  Link in;   // Copies into the node. Unused at the host: the other end's link counts.
+  Link out;  // Copies out of the node.
   // Victims: replicas that hold memory, but those that are leaving.
   std::unique_ptr<VictimIndex> index;
 };

@@ -38,7 +38,8 @@ class Nursery {
       if (places_[place].load(std::memory_order_relaxed) != kFree) continue;
       block.nursery_place_ = static_cast<uint8_t>(place);  // Set before a thread can find it.
       uintptr_t expected = kFree;
-      // In one order with Engine's mark on nodes that are short of room (Node::tight).
+      // In one order with Node::tight. A thread that searches for memory sets it and then reads the places;
+      // Operands::adopt() reads it after this store. So that thread finds the block, or adopt() lists it.
       if (places_[place].compare_exchange_strong(expected, word_of(block), std::memory_order_seq_cst))
         return true;
     }

@@ -12,23 +12,23 @@
 namespace innkeeper {
 
 enum class ReplicaState : uint8_t {
-  absent = 0,    // no bytes here
-  arriving = 1,  // memory is here, a copy into it is under way; it is not read yet (I5)
-  shared = 2,    // valid; other replicas may be valid too
-  owned = 3,     // valid, and the only one (I2)
+  absent = 0,    // The node has no bytes of the block.
+  arriving = 1,  // A move brings the bytes; its memory may not be allocated yet. No operator reads it (I5).
+  shared = 2,    // Valid; other replicas may be valid too.
+  owned = 3,     // Valid, and the only valid replica (I2).
 };
 inline constexpr size_t kReplicaStates = 4;
 
 enum class ReplicaEvent : uint8_t {
-  born,         // first touch, or a kernel's fresh result: memory without any copy
-  fetch_begin,  // a copy from another replica starts into this one
+  born,         // First use, or a kernel's fresh result: memory without any copy.
+  fetch_begin,  // A move from another replica into this one starts.
   fetch_end,    // The copy is ordered before the next reader.
   fetch_fail,   // The copy failed; the memory is freed.
-  share,        // another replica is being filled from this one
-  write,        // an operator here is about to write; all other replicas are dropped first
-  drop,         // spare bytes are given up: another valid replica stays (I1); an owner shares first
-  promote,      // every other valid replica is gone: this one is the only copy
-  free,         // the block dies
+  share,        // Another replica is being filled from this one.
+  write,        // An operator here is about to write; all other replicas are dropped first.
+  drop,         // Spare bytes are freed: another valid replica stays (I1); an owner is shared before.
+  promote,      // Every other valid replica is gone: this one is the only copy.
+  free,         // The bytes end with the block, or the block is discarded.
 };
 inline constexpr size_t kReplicaEvents = 9;
 

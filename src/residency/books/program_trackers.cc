@@ -6,10 +6,10 @@
 
 namespace innkeeper {
 
-Bytes fair_part(Bytes room, std::span<const Bytes> others) {
+Bytes fair_part(Bytes space, std::span<const Bytes> others) {
   std::vector<Bytes> wanted(others.begin(), others.end());
   std::sort(wanted.begin(), wanted.end());
-  Bytes left = room;
+  Bytes left = space;
   auto sharing = static_cast<int64_t>(wanted.size()) + 1;
   for (const Bytes want : wanted) {
     if (want.count() > left.count() / sharing) break;  // This one and all that follow get equal shares.
@@ -42,7 +42,7 @@ ProgramTracker* ProgramTrackers::of_thread(const ThreadState& thread) {
   return nullptr;
 }
 
-ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, const Room& room,
+ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, const FreeSpace& space,
                                             plan::Planner::About about) {
   const MutexLock lock(mutex_);
   const bool others = programs_ != 0;
@@ -57,8 +57,9 @@ ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, cons
   plan::Planner::RunInBackground run_in_background;
   if (worker_ != nullptr)
     run_in_background = [this](std::function<void()> job) { worker_->run(std::move(job)); };
-  place->planner = std::make_unique<plan::Planner>([room, place](NodeId node) { return room(*place, node); },
-                                                   std::move(about), std::move(run_in_background));
+  place->planner =
+      std::make_unique<plan::Planner>([space, place](NodeId node) { return space(*place, node); },
+                                      std::move(about), std::move(run_in_background));
   place->arrived_before = place->arrived.load(std::memory_order_relaxed);
   place->arrived_in_period = 0;
   place->in_period = {};
@@ -66,7 +67,7 @@ ProgramTracker* ProgramTrackers::give_place(ThreadState& thread, Stamp now, cons
   place->kernels_before.fill(0);
   place->recomputed_in_period.fill(0);
   place->host_before = 0;
-  place->may_drop_next.store(true, std::memory_order_relaxed);
+  place->may_discard_next.store(true, std::memory_order_relaxed);
   place->program.store(++programs_, std::memory_order_relaxed);
   place->last.store(now, std::memory_order_relaxed);
   for (auto& at : place->last_at) at.store(0, std::memory_order_relaxed);
@@ -125,7 +126,7 @@ void ProgramTrackers::arrived(BlockName block, Bytes size) {
   if (its != nullptr) its->arrived.fetch_add(size.count(), std::memory_order_relaxed);
 }
 
-Bytes ProgramTrackers::part(const ProgramTracker& tracker, NodeId node, Bytes room, Stamp now) const {
+Bytes ProgramTrackers::part(const ProgramTracker& tracker, NodeId node, Bytes space, Stamp now) const {
   std::array<Bytes, kFollowed> others;
   size_t count = 0;
   for (const ProgramTracker& other : trackers_) {
@@ -133,9 +134,9 @@ Bytes ProgramTrackers::part(const ProgramTracker& tracker, NodeId node, Bytes ro
     const Bytes wanted(other.demand[index_of(node)].load(std::memory_order_relaxed));
     const bool known = wanted != plan::WorkingSet::kUnknown;
     if (!is_busy(other, known ? other.last : other.last_at[index_of(node)], now)) continue;
-    others[count++] = known ? wanted : room;
+    others[count++] = known ? wanted : space;
   }
-  return fair_part(room, std::span(others.data(), count));
+  return fair_part(space, std::span(others.data(), count));
 }
 
 }  // namespace innkeeper

@@ -79,7 +79,7 @@ struct ProgramTracker {
   std::atomic<int64_t> program{0};               // Number of the program, from 1.
   std::atomic<Stamp> last{0};                    // Stamp of the last operator.
   std::atomic<int64_t> arrived{0};               // Bytes of its blocks that arrived where operators use them.
-  std::atomic<bool> may_drop_next{true};         // Planner::may_drop_next() after the last operator.
+  std::atomic<bool> may_discard_next{true};      // Planner::may_discard_next() after the last operator.
   // By node: the last operator there, and the bytes that a period has a use for there (plan::WorkingSet).
   std::array<std::atomic<Stamp>, kMaxNodes> last_at{};
   std::array<std::atomic<int64_t>, kMaxNodes> demand{};
@@ -96,7 +96,7 @@ struct PlanningStats {
 class ProgramTrackers {
  public:
   // Bytes of a node that a tracker's planner may plan with.
-  using Room = std::function<Bytes(const ProgramTracker&, NodeId)>;
+  using FreeSpace = std::function<Bytes(const ProgramTracker&, NodeId)>;
 
   ProgramTracker* of_thread(const ThreadState& thread);  // null if it has none
   ProgramTracker* of_program(int64_t program);           // null if nothing is followed under that number
@@ -106,14 +106,14 @@ class ProgramTrackers {
   // Null if there is none.
   const ProgramTracker* shown_to(const ThreadState& thread) const;
   // A tracker for a thread that has none, at one of its operators; null if it gets none yet.
-  ProgramTracker* give_place(ThreadState& thread, Stamp now, const Room& room, plan::Planner::About about)
-      IK_EXCLUDES(mutex_);
+  ProgramTracker* give_place(ThreadState& thread, Stamp now, const FreeSpace& space,
+                             plan::Planner::About about) IK_EXCLUDES(mutex_);
   // Whether another thread's program is busy at a node.
   bool others_at(NodeId node, const ThreadState& thread, Stamp now) const;
-  // The tracker's share of `room` bytes at a node: all that busy programs do not need there, or as much as
+  // The tracker's share of `space` bytes at a node: all that busy programs do not need there, or as much as
   // each of them where that is more. A program whose working set is unknown needs all bytes of a node where
   // it is busy.
-  Bytes part(const ProgramTracker& tracker, NodeId node, Bytes room, Stamp now) const;
+  Bytes part(const ProgramTracker& tracker, NodeId node, Bytes space, Stamp now) const;
 
   // Whether movement may be planned, and whether operators' accesses are followed for that: from the first
   // eviction on. Relaxed loads: operators ask them.
@@ -158,9 +158,9 @@ class ProgramTrackers {
   std::array<ProgramTracker, kFollowed> trackers_;
 };
 
-// The fair share of `room` bytes for a program that could use all of them, beside programs whose working sets
-// are `others`: a program whose working set is smaller than an equal share gives the remainder to the other
-// programs.
-Bytes fair_part(Bytes room, std::span<const Bytes> others);
+// The fair share of `space` bytes for a program that could use all of them, beside programs whose working
+// sets are `others`: a program whose working set is smaller than an equal share gives the remainder to the
+// other programs.
+Bytes fair_part(Bytes space, std::span<const Bytes> others);
 
 }  // namespace innkeeper

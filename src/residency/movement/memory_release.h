@@ -35,8 +35,8 @@ class MemoryRelease {
   // Frees or parks announced memory. `soon`: other threads wait for it and copies may fill it, so the memory
   // is ordered after its own last user instead of after the whole queue.
   void finish(Released released, bool soon) IK_EXCLUDES(engine_mutex);
-  // Releases a replica whose bytes are valid elsewhere, or that is arriving. Requires: it is closed and
-  // unpinned.
+  // Releases a replica whose bytes are valid elsewhere, or that is arriving. Requires: this thread has marked
+  // the block as moving, and no thread can pin the replica: it is arriving, or closed and unpinned.
   void drop_replica(Block& block, NodeId id) IK_EXCLUDES(engine_mutex);
 
   // Frees all parked memory of the node whose last copy is done. Returns whether there was any. Releases the

@@ -6,7 +6,7 @@
 #include "base/heap_reserve.h"
 #include "base/test_point.h"
 #include "residency/block/sources.h"
-#include "residency/movement/moving.h"
+#include "residency/movement/moving_scopes.h"
 
 namespace innkeeper {
 
@@ -22,7 +22,7 @@ bool Mover::stays_closed(const Move& move) const {
 // ---------------------------------------------------------------- starts
 
 Status Mover::fetch(Block& block, NodeId to, MoveIntent intent) {
-  const Moving moving(table_, table_.node(to));
+  const NodeMovingScope moving(table_, table_.node(to));
   NodeId from = source_of(table_, block, to);
   if (from == kNoNode) return allocate_unwritten(block, to, intent);
   if (!table_.reaches(from, to)) {
@@ -92,7 +92,7 @@ Status Mover::close_until(Replica& replica, NodeId id, Queue queue) {
 }
 
 Status Mover::start_move(Block& block, NodeId from, NodeId to, MoveIntent intent, bool leaves) {
-  const Moving moving(table_, table_.node(to));
+  const NodeMovingScope moving(table_, table_.node(to));
   Replica& target = block.replica(to);
   const auto move = std::make_shared<Move>(block, from, to, intent.priority);
   move->leaves = leaves;
@@ -243,7 +243,7 @@ void Mover::start_disk_read(Block& block, NodeId to) {
       source_of(table_, block, to) != table_.disk()) {
     return;
   }
-  const MoveScope move(table_, block);
+  const BlockMovingScope move(table_, block);
   (void)fetch(block, table_.host(), kDemand);
 }
 
@@ -355,7 +355,7 @@ void Mover::advance_link(Link& link, Parts parts) {
       continue;
     }
     {
-      const MoveScope scope(table_, block);
+      const BlockMovingScope scope(table_, block);
       (void)issue(*move, parts);
     }
     if (!move->is_over() && !is_all_issued(*move)) link.put_back(std::move(move));
@@ -369,7 +369,7 @@ Status Mover::land(const MovePtr& move) {
   const NodeId onward = move->onward;
   cancel_next_hop(block);
   const Landing landing(*move);
-  const MoveScope scope(table_, block);
+  const BlockMovingScope scope(table_, block);
   reach("land");
   Status status;
   if (move->last != nullptr && !move->is_over()) status = move->last->synchronize();
@@ -446,7 +446,7 @@ bool Mover::cancel_last_waiting(Node& node) {
       link.wait(move);
       continue;
     }
-    const MoveScope scope(table_, *move->block);
+    const BlockMovingScope scope(table_, *move->block);
     release_.drop_replica(*move->block, move->to);
     return true;
   }
@@ -463,7 +463,7 @@ void Mover::cancel_planned(int64_t program) {
   };
   for (const NodeId each : table_.computing()) {
     while (const MovePtr move = table_.node(each).in.take_last_planned(is_its)) {
-      const MoveScope scope(table_, *move->block);
+      const BlockMovingScope scope(table_, *move->block);
       release_.drop_replica(*move->block, move->to);
     }
   }

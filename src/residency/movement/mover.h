@@ -121,8 +121,11 @@ class Mover final : public MoverThread::Work {
   Link& link_of(const Move& move);
   void watch(MovePtr move) IK_REQUIRES(engine_mutex);
   void count_under_way() IK_REQUIRES(engine_mutex);
+  // Issue copies of moves that wait for links: one part while a link is free, or all parts. Both release and
+  // retake the lock for each move that they issue.
   void advance_links(Parts parts) IK_REQUIRES(engine_mutex);
   void advance_link(Link& link, Parts parts) IK_REQUIRES(engine_mutex);
+  // Finishes a move whose copies are done. Releases and retakes the lock.
   Status land(const MovePtr& move) IK_REQUIRES(engine_mutex);
 
   BlockTable& table_;

@@ -1,7 +1,7 @@
 // The engine's own thread: it takes moves on while the program calls no operator.
 //
-// It wakes when a disk has finished work (MoveSignal::raise), and polls the links of devices that report no
-// progress. Where no thread can be started, moves go on with the program's operators.
+// It wakes when MoveSignal is raised, as by a disk that has finished work, and polls the links of devices
+// that report no progress. Where no thread can be started, moves go on with the program's operators.
 //
 // Thread safety: start() and stop() are called by one thread at a time; the rest as annotated.
 #pragma once
@@ -28,10 +28,13 @@ class MoverThread {
 
   MoverThread(BlockTable& table, Work& work) : table_(table), work_(work) {}
 
+  // Does nothing while the thread runs, or where no node needs it.
   void start() IK_EXCLUDES(engine_mutex);
-  void stop() IK_EXCLUDES(engine_mutex);  // For good.
+  // Waits for the work under way and ends the thread. start() may be called again.
+  void stop() IK_EXCLUDES(engine_mutex);
 
-  // While one lives the thread starts no work. The constructor waits for work that is under way.
+  // While one lives the thread starts no work. The constructor waits for work that is under way, and then
+  // releases and retakes the lock.
   class Rest {
    public:
     explicit Rest(MoverThread& thread) IK_REQUIRES(engine_mutex);

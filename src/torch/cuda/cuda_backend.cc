@@ -38,7 +38,7 @@ namespace {
 constexpr Bytes kReserve = MiB(512);
 constexpr int64_t kReserveShare = 16;
 // The caching allocator takes segments of 2 and 20 MiB and of multiples of 2 MiB, and cannot fill them all.
-constexpr Bytes kSegmentRoom = MiB(64);
+constexpr Bytes kSegmentSpace = MiB(64);
 constexpr int64_t kSegmentShare = 16;
 constexpr std::string_view kCoherentLink = "NVLink-C2C";
 // Index of the caching allocator's counters over all its pools.
@@ -274,7 +274,7 @@ void limit(c10::DeviceIndex index, Bytes budget) {
   // The budget does not include memory that was allocated before install().
   const Bytes allocated(caching::getDeviceStats(index).allocated_bytes[kAll].current);
   const Bytes uncharged = std::max(allocated - live(index), Bytes(0));
-  const Bytes allowed = budget + uncharged + kSegmentRoom + Bytes(budget.count() / kSegmentShare);
+  const Bytes allowed = budget + uncharged + kSegmentSpace + Bytes(budget.count() / kSegmentShare);
   const double share = static_cast<double>(allowed.count()) / static_cast<double>(capacity(index).count());
   try {
     caching::emptyCache();       // Frees cached memory beyond a smaller budget.

@@ -70,7 +70,7 @@ class CopyCall : public WholeAndOnce {
   }
 
   NodeId node(OperatorCall& call) const {
-    const NodeId node = with_room(call.runtime(), where(call));
+    const NodeId node = node_with_space(call.runtime(), where(call));
     if (needs_no_kernel() && device_with_copy_queues(call.runtime(), node) != nullptr)
       call.use_queue(to_managed_ ? Queue::copy_in : Queue::copy_out);
     return node;
@@ -106,7 +106,7 @@ class CopyCall : public WholeAndOnce {
 
   // The host, if a copy kernel's intermediate tensor (for a conversion or a gather) does not fit beside the
   // tensor at `node`. A tensor that the user has pinned is written there.
-  NodeId with_room(Runtime& runtime, NodeId node) const {
+  NodeId node_with_space(Runtime& runtime, NodeId node) const {
     const bool on_host = from_managed_ == to_managed_ || !host_end().is_cpu() || runtime.backend(node).host;
     if (on_host || source_.numel() == 0 || has_equal_layout(source_, target_)) return node;
     Engine& engine = runtime.engine();

@@ -56,7 +56,7 @@ bool can_be_kept(const at::Tensor& x) {
 
 uint64_t sum_of(const at::Tensor& x) { return checksum(x.const_data_ptr(), x.nbytes()); }
 
-Bytes room_for_copies() {
+Bytes space_for_copies() {
   Engine& engine = runtime().engine();
   int64_t all = 0;
   for (size_t i = 0; i < engine.node_count(); ++i)
@@ -85,13 +85,13 @@ class Copies {
     return std::nullopt;
   }
 
-  void keep(Entry fresh, Bytes room) {
+  void keep(Entry fresh, Bytes space) {
     std::vector<Entry> gone;  // Freed after the lock, because freeing a tensor may take other locks.
     MutexLock lock(mutex_);
     take_out(gone, [&](const Entry& entry) { return entry.alive.expired() || entry.place == fresh.place; });
     fresh.used = ++clock_;
     entries_.push_back(std::move(fresh));
-    while (entries_.size() > kMostEntries || size() > room) {
+    while (entries_.size() > kMostEntries || size() > space) {
       const auto oldest = std::min_element(entries_.begin(), entries_.end(),
                                            [](const auto& a, const auto& b) { return a.used < b.used; });
       gone.push_back(std::move(*oldest));
@@ -146,7 +146,7 @@ at::Tensor moved_copy(const at::Tensor& cpu_tensor, c10::Device device,
   if (keeps) fresh.sum = sum_of(cpu_tensor);
   at::Tensor copy = move();
   if (keeps) fresh.copy = copy;
-  Copies::self().keep(std::move(fresh), room_for_copies());
+  Copies::self().keep(std::move(fresh), space_for_copies());
   return copy;
 }
 

@@ -45,9 +45,9 @@ class HeldCall final : public RecordedCall {
                   result.scalar_type(), " of the same now");
       return runtime().engine().recomputer().refill(block, *block_of(result), node());
     } catch (const c10::OutOfMemoryError& error) {
-      return Status(Code::out_of_memory, "computed again: " + std::string(error.what_without_backtrace()));
+      return Status(Code::out_of_memory, "recompute: " + std::string(error.what_without_backtrace()));
     } catch (const std::exception& error) {
-      return Status(Code::device_failed, std::string("computed again: ") + error.what());
+      return Status(Code::device_failed, std::string("recompute: ") + error.what());
     }
   }
 

@@ -27,17 +27,17 @@ namespace {
 
 using Kind = Parameter::Kind;
 
-// The operands of one part take at most 1/kPartOfRoom of the free space. While the kernel works on one part,
+// The operands of one part take at most 1/kPartOfSpace of the free space. While the kernel works on one part,
 // the engine fetches the next and evicts the previous one. One more kernel costs little compared with moving
 // so many bytes, but much compared with few, so a part may take kSmallPart bytes. A part never takes more
 // than 1/kLargestPart of the free space, because the kernel's results and the pins of other threads need free
 // space as well.
-constexpr int64_t kPartOfRoom = 16;
+constexpr int64_t kPartOfSpace = 16;
 constexpr int64_t kSmallPart = 1 << 20;
 constexpr int64_t kLargestPart = 3;
 
-Bytes part_of(Bytes room) {
-  return Bytes(std::max(room.count() / kPartOfRoom, std::min(room.count() / kLargestPart, kSmallPart)));
+Bytes part_of(Bytes space) {
+  return Bytes(std::max(space.count() / kPartOfSpace, std::min(space.count() / kLargestPart, kSmallPart)));
 }
 
 // Positions of the elements of one call, in order.
@@ -174,19 +174,19 @@ class Lists {
 // written.
 void check_each_fits(Runtime& runtime, const std::string& name, const std::vector<Element>& elements) {
   Engine& engine = runtime.engine();
-  std::array<Bytes, kMaxNodes> rooms{};
+  std::array<Bytes, kMaxNodes> unpinned{};
   for (size_t i = 0; i < engine.node_count(); ++i)
-    rooms[i] = engine.unpinned_budget(NodeId{static_cast<uint8_t>(i)});
+    unpinned[i] = engine.unpinned_budget(NodeId{static_cast<uint8_t>(i)});
   for (size_t k = 0; k < elements.size(); ++k) {
     const Element& element = elements[k];
-    const Bytes room = rooms[index_of(element.node)];
-    if (element.bytes - element.pinned <= room) continue;
+    const Bytes space = unpinned[index_of(element.node)];
+    if (element.bytes - element.pinned <= space) continue;
     const NodeId other = element.pinned == Bytes(0) ? instead_of(runtime, element.node) : element.node;
-    if (other != element.node && element.bytes <= rooms[index_of(other)]) continue;
+    if (other != element.node && element.bytes <= unpinned[index_of(other)]) continue;
     throw_status(
         Status(Code::out_of_memory,
                "element " + std::to_string(k) + " of its lists takes " + to_string(element.bytes) + ", and " +
-                   engine.device(element.node).name() + " has " + to_string(room) +
+                   engine.device(element.node).name() + " has " + to_string(space) +
                    " that is not pinned (a budget of " + to_string(engine.budget(element.node)) +
                    "); nothing was written. A larger budget in INNKEEPER_NODES or configure() would help"),
         name);

@@ -20,8 +20,8 @@
 namespace innkeeper::torch_layer {
 namespace {
 
-// The probe uses 1/kRoomShare of the budget, so that the evicted blocks soon come back.
-constexpr int64_t kRoomShare = 8;
+// The probe uses 1/kBudgetShare of the budget, so that the evicted blocks soon come back.
+constexpr int64_t kBudgetShare = 8;
 
 std::string said(const cost::Measured& rates) {
   std::string text;
@@ -97,7 +97,7 @@ cost::Measured Runtime::probe_of(NodeId node, bool products) {
   const cost::Measured found = probe({.device = backend.device,
                                       .gpu = backend.kernel_clock->by_name(),
                                       .link = engine.table().node(node).speed().link,
-                                      .room = Bytes(engine.glance(node).budget / kRoomShare),
+                                      .space = Bytes(engine.glance(node).budget / kBudgetShare),
                                       .cache = backend.accelerator->cache(backend.device.index()),
                                       .products = products,
                                       .host_memory = host == kNoNode ? nullptr : &engine.device(host)});

@@ -116,7 +116,7 @@ class Prober {
     const double rate = setup_.gpu.flops(precision);
     int64_t rows = kLargest;
     while (rows >= kSmallest &&
-           (3 * rows * rows * item > setup_.room.count() || flops(rows) / rate > kMostSeconds))
+           (3 * rows * rows * item > setup_.space.count() || flops(rows) / rate > kMostSeconds))
       rows /= 2;
     if (rows < kSmallest || flops(rows) / rate < kLeastSeconds) return;
     // Different numbers between 0 and 1: a product of zeros takes less power, so that clocks are higher.
@@ -135,7 +135,7 @@ class Prober {
   double expected(int64_t touched) const { return static_cast<double>(touched) / setup_.gpu.bytes(); }
 
   void memory() {
-    const int64_t size = std::min(kMostBytes, setup_.room.count());
+    const int64_t size = std::min(kMostBytes, setup_.space.count());
     if (late() || size < 2 * setup_.cache.count() || expected(size) < kLeastSeconds) return;
     // Not in place, so that reads and writes count once for each tensor.
     const at::Tensor from = make({size / 8}, at::kFloat).zero_();
@@ -146,7 +146,7 @@ class Prober {
   }
 
   void copies() {
-    const int64_t size = std::min(kMostCopied, setup_.room.count() / 2);
+    const int64_t size = std::min(kMostCopied, setup_.space.count() / 2);
     if (late() || setup_.link <= 0 || static_cast<double>(size) / setup_.link < kLeastSeconds) return;
     Result<Memory> host = setup_.host_memory->allocate(Bytes(size), Queue::compute);
     if (!host.ok()) return;

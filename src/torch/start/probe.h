@@ -21,7 +21,7 @@ struct ProbeSetup {
   c10::Device device;
   const cost::GpuModel& gpu;      // Expected rates, from the GPU's name.
   double link = 0;                // Expected bytes per second; 0: unknown.
-  Bytes room{0};                  // Maximum bytes that the probe allocates at one time.
+  Bytes space{0};                 // Maximum bytes that the probe allocates at one time.
   Bytes cache{0};                 // Last-level cache; smaller data may not reach the GPU's memory.
   bool products = true;           // Whether to multiply matrices.
   Device* host_memory = nullptr;  // Page-locked memory to copy from and to; null: copies are not measured.

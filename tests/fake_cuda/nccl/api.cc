@@ -54,14 +54,14 @@ std::string bytes_at(const void* data, size_t size) {
   return {there, size};
 }
 
-char* room_at(void* data, size_t size) {
+char* writable_at(void* data, size_t size) {
   char* const there = size == 0 ? nullptr : fake_cuda_open(data, size);
   need(there != nullptr || size == 0, "memory that may not be written");
   return there;
 }
 
 void put(void* data, const std::string& bytes) {
-  if (!bytes.empty()) std::memcpy(room_at(data, bytes.size()), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(writable_at(data, bytes.size()), bytes.data(), bytes.size());
 }
 
 std::vector<std::string> exchanged(Comm& comm, const std::string& mine) {

@@ -283,7 +283,7 @@ def test_operators_make_room(name: str, operands: list[torch.Tensor]):
     assert all(torch.equal(a, b.cpu()) for a, b in zip(moved, sums, strict=True))
 
 
-def test_deterministic_algorithms_fill_what_nobody_wrote():
+def test_deterministic_algorithms_fill_unwritten_memory():
     def made(device: str) -> list[torch.Tensor]:
         torch.manual_seed(0)
         dirty = torch.ones(64, device=device)

@@ -89,7 +89,7 @@ def said(run_python: RunProgram, tmp_path: Path, imports: str, device: str, *run
     return done.stdout.splitlines()
 
 
-def test_a_launch_is_lent_the_real_tensors(run_python: RunProgram, tmp_path: Path):
+def test_a_launch_receives_the_real_tensors(run_python: RunProgram, tmp_path: Path):
     lines = said(run_python, tmp_path, "import torch, triton.runtime.jit, innkeeper", "managed")
     assert lines == ["True 0", "True", "True", "True", "True"]
 

@@ -138,9 +138,9 @@ def test_the_examples_commands_work_as_they_are_pasted(built: Built):
 
 
 def test_a_cpp_program_trains_to_the_same_bits_at_60_percent_of_its_peak(built: Built):
-    plain, roomy = built.train("--device", "cpu"), built.train()
-    peak, budget, _, evictions = roomy.nodes["sim:0"]
-    assert roomy.lines == plain.lines and evictions == 0 and peak < budget
+    plain, ample = built.train("--device", "cpu"), built.train()
+    peak, budget, _, evictions = ample.nodes["sim:0"]
+    assert ample.lines == plain.lines and evictions == 0 and peak < budget
     for count in (1, 2):
         tight = built.train(nodes=f"sim:{count}x{peak * 6 // 10}B,host:1GiB")
         assert tight.lines == plain.lines

@@ -68,7 +68,7 @@ def test_a_kernel_of_the_hosts_own_is_not_left_for_a_wider_one():
     assert torch.equal(torch.polygamma(2, x), torch.polygamma(2, x.to("managed")).cpu())
 
 
-def test_results_go_where_they_are_asked_for():
+def test_results_go_where_they_are_requested():
     x = torch.tensor([1, 2, 3, 3], device="managed")
     out = torch.zeros(4, dtype=torch.int64, device="managed")
     alias = out.view(4)

@@ -172,7 +172,7 @@ def test_as_strided_reaches_beyond_a_view(squeeze: Squeeze):
     assert same(base, plain)
 
 
-def test_an_operator_that_runs_out_of_room_does_not_write_twice(squeeze: Squeeze):
+def test_an_operator_that_runs_out_of_memory_does_not_write_twice(squeeze: Squeeze):
     """Swappers that catch out-of-memory and run the operator again: _foreach_add_ adds twice to its first
     tensors.
     """
@@ -210,7 +210,7 @@ def test_too_large_an_operator_fails_at_once_with_the_numbers(squeeze: Squeeze):
     assert all(same(x, counting(1 << 13, n)) for n, x in enumerate(kept))
 
 
-def test_a_large_allocation_that_nobody_writes_costs_nothing(squeeze: Squeeze):
+def test_a_large_allocation_that_no_operator_writes_costs_nothing(squeeze: Squeeze):
     """Transformers' caching_allocator_warmup (#47029, #46476): one torch.empty of the whole model, to
     warm up.
     """
@@ -345,7 +345,7 @@ def test_vmap_and_grad_of_evicted_tensors(squeeze: Squeeze):
     assert same(results[1], results[0])
 
 
-def test_a_block_dies_while_another_thread_needs_its_room(squeeze: Squeeze):
+def test_a_block_dies_while_another_thread_needs_its_memory(squeeze: Squeeze):
     """Use after free in swappers with a thread of their own: memory freed by one thread is evicted by
     another.
     """

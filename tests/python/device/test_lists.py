@@ -101,7 +101,7 @@ def test_an_element_that_fits_the_host_alone_is_computed_there(configure: Callab
     assert all(same(a, b) for a, b in zip(managed, plain, strict=True))
 
 
-def test_a_pinned_element_that_fits_its_gpu_needs_no_other_room(configure: Callable[[str], None]):
+def test_a_pinned_element_that_fits_its_gpu_needs_no_other_space(configure: Callable[[str], None]):
     configure("sim:64KiB,host:8MiB")
     x = torch.ones(12_000, device="managed")  # 47 of 64 KiB.
     innkeeper.pin(x, "sim:0")

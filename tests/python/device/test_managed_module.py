@@ -304,7 +304,7 @@ def test_dicts_that_are_sealed_in_other_ways_keep_their_items_and_attributes():
     assert {each["x"].device.type for each in (slots, order, immutable)} == {"cpu"}
 
 
-def test_a_dict_that_nobody_may_change_is_moved_too():
+def test_a_read_only_dict_is_moved_too():
     x = torch.ones(2)
     given = Sealed({"x": x})
     (there,), _ = Echo()(given)

@@ -138,7 +138,7 @@ def test_find_device_waits_for_pins_and_then_gives_the_host():
         innkeeper.unpin(tensors[0])
 
 
-def test_send_brings_tensors_together():
+def test_send_moves_tensors_to_one_node():
     with innkeeper.on("sim:0"):
         x = torch.ones(100, device="managed")
     linear = nn.Linear(10, 10).to("managed")

@@ -107,7 +107,7 @@ def test_a_cpu_tensor_that_is_written_stays_on_the_cpu():
 
 
 @torch.inference_mode()
-def test_so_it_is_for_who_calls_operators_without_autograd():
+def test_so_it_is_for_operators_called_without_autograd():
     """Without autograd nothing above the kernels returns the operand that was written."""
     x = torch.zeros(3)
     two, places = torch.full((3,), 2.0, device=M), torch.arange(3)

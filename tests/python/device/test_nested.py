@@ -148,7 +148,7 @@ def copies(x: Tensor, directory: Path) -> dict[str, Tensor]:
     }
 
 
-def test_it_is_made_again_of_its_parts(tmp_path: Path):
+def test_it_is_rebuilt_from_its_parts(tmp_path: Path):
     for name, made in copies(nested("managed"), tmp_path).items():
         assert made.device.type == "managed", name
         for a, b in zip(parts(made), rows(3, 5, 2), strict=True):

@@ -43,7 +43,7 @@ def test_other_traps_end_as_before(run_python: RunProgram, faulthandler: tuple[s
     assert ("Fatal Python error: Segmentation fault" in done.stderr) == bool(faulthandler)
 
 
-def test_a_signal_that_somebody_sent_ends_as_before(run_python: RunProgram):
+def test_a_signal_from_a_process_ends_as_before(run_python: RunProgram):
     done = run_python("-c", READ + "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\nprint('lives')")
     assert done.returncode == -signal.SIGSEGV and done.stdout == "" and "innkeeper:" not in done.stderr
 
@@ -84,7 +84,7 @@ ctypes.string_at(8, 1)
     assert done.returncode == -signal.SIGSEGV and done.stdout == "called\n", done.stderr
 
 
-def test_nobody_reads_what_is_told(run_python: RunProgram):
+def test_a_message_that_no_process_reads(run_python: RunProgram):
     program = """
 import fcntl, os
 read, write = os.pipe()

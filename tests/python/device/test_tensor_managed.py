@@ -236,7 +236,7 @@ print(managed is tensor_managed, managed.ManagedTensor([1.0]).cuda().device)
     assert scripts.ok("import managed\nprint(managed.mine)") == "True\n"
 
 
-def test_the_package_is_not_loaded_unless_it_is_asked_for(scripts: Scripts, tmp_path: Path) -> None:
+def test_the_package_is_not_loaded_without_a_request(scripts: Scripts, tmp_path: Path) -> None:
     """CUDA's rule holds for all other programs."""
     code = """
 import torch

@@ -421,7 +421,7 @@ def test_lazy_modules_are_told_of():
         nn.DataParallel(nn.LazyLinear(3).to("managed"), [0, 1])(torch.ones(4, 4))
 
 
-def test_hundreds_of_rounds_leave_nothing():
+def test_hundreds_of_training_steps_leave_nothing():
     model = innkeeper.DataParallel(Norm())
     x = torch.randn(4, 32)
     counts = []

@@ -45,7 +45,7 @@ def test_gradients_are_summed_beside_the_backward(torchrun: Torchrun):
     assert torchrun.found("overlap") == [True, True]
 
 
-def test_the_local_rank_is_the_home(torchrun: Torchrun):
+def test_the_local_rank_is_the_preferred_node(torchrun: Torchrun):
     assert torchrun.found("home", 3) == [
         [["sim:0"], 0, [True] * 3],
         [["sim:1"], 0, [True] * 3],

@@ -255,7 +255,7 @@ def test_numpy_functions_take_what_they_take_of_other_accelerators():
             ask()
 
 
-def test_who_wants_cudas_addresses_is_told_what_gives_them():
+def test_a_use_of_cudas_addresses_names_what_gives_them():
     x = torch.ones(2, 3, device="managed")
     assert not hasattr(x, "__cuda_array_interface__") and not hasattr(x, "__array_interface__")
     with pytest.raises(AttributeError, match=r"of \(2, 3\), torch.float32: .* innkeeper.resident"):

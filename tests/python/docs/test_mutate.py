@@ -30,7 +30,7 @@ def test_outcomes_of_the_same_commit_are_kept(tmp_path: Path):
     assert Tried(file).at("abc", [first, second]) == []
 
 
-def test_runs_in_parts_come_round_to_each(tmp_path: Path):
+def test_runs_in_parts_reach_each(tmp_path: Path):
     """Also when each run has another commit, like those of every night."""
     from mutants_tried import Outcome, Tried
 

@@ -42,7 +42,7 @@ def test_tensors_on_different_nodes_work_together_without_peer_access():
         x + torch.ones(100)
 
 
-def test_memory_is_deallocated_without_waiting_and_can_be_given_back():
+def test_memory_is_deallocated_without_waiting_and_can_be_released():
     managed.synchronize()
     before = managed.memory_allocated()
     for _ in range(100):

@@ -89,7 +89,7 @@ def test_what_no_wait_cures_is_said_at_once(apt_get: StartProgram, apt: dict[str
     "script",
     [file.name for file in sorted((ROOT / "tools").glob("*.sh")) if "/common.sh" in file.read_text()],
 )
-def test_a_script_that_is_asked_for_help_does_nothing_else(run_program: RunProgram, script: str) -> None:
+def test_help_of_a_script_does_nothing_else(run_program: RunProgram, script: str) -> None:
     head = (ROOT / "tools" / script).read_text().splitlines()[1].removeprefix("# ")
     for word in ("--help", "-h"):
         done = run_program(ROOT / "tools" / script, word, timeout=20)

@@ -127,7 +127,7 @@ print(auto_choice(key=lambda gpu: float("inf") if gpu.uuid == B else 1.0).uuids 
     assert said == ["the key of B is NaN: expected a number"] * 3 + ["True"]
 
 
-def test_gpus_that_nobody_has_come_first_and_promises_hold(machine: FakeMachine):
+def test_gpus_without_a_lease_come_first_and_promises_hold(machine: FakeMachine):
     said = machine.run(
         """
 from innkeeper import auto_choice, lease, LeaseBusy
@@ -447,7 +447,7 @@ with auto_choice(memory=30 << 30, wait=True) as second:
     assert said == ["True True", "True False", "never", "interrupted", "2"]
 
 
-def test_who_asks_about_a_lease_that_is_changed_stops_no_other_thread(machine: FakeMachine):
+def test_a_question_about_a_lease_that_is_changed_stops_no_other_thread(machine: FakeMachine):
     said = machine.run(
         """
 import fcntl, threading, time

@@ -54,7 +54,7 @@ def said(run_python: RunProgram, tmp_path: Path, imports: str, **settings: str) 
 @pytest.mark.parametrize(
     "imports", ["import torch, innkeeper, cupy, numba.cuda", "import cupy, numba.cuda, torch, innkeeper"]
 )
-def test_who_hands_them_a_managed_tensor_is_told_what_has_its_memory(
+def test_a_managed_tensor_as_argument_names_what_has_its_memory(
     run_python: RunProgram, tmp_path: Path, imports: str
 ):
     lines = said(run_python, tmp_path, imports)

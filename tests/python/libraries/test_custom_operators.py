@@ -124,7 +124,7 @@ def test_tensors_that_are_not_found_in_the_arguments_go_the_general_way(kind: st
     assert RAN == ["general, managed"]
 
 
-def test_one_that_is_made_anew():
+def test_one_that_is_defined_again():
     x = torch.arange(3.0, device="managed")
     for factor in (2, 3):
         library = torch.library.Library("innkeeper_anew", "DEF")

@@ -61,7 +61,7 @@ def test_what_is_lacking_is_named_for_each_system(configure: Configure):
     assert "  pip install . --config-settings=cmake.define.INNKEEPER_CLI=OFF\n" in done.stderr
 
 
-def test_who_wants_the_device_alone_needs_none(configure: Configure):
+def test_the_device_alone_needs_none(configure: Configure):
     done = configure(*NOTHING, CORE_ALONE, "-DINNKEEPER_CLI=OFF", "-DINNKEEPER_FETCH=OFF")
     assert done.returncode == 0, done.stderr
 
@@ -173,7 +173,7 @@ def cuda_python(run_python: RunProgram, tmp_path: Path) -> Path:
     return python
 
 
-def test_cuda_is_left_out_by_nobody_but_the_user(configure: Configure, cuda_python: Path):
+def test_only_the_user_leaves_cuda_out(configure: Configure, cuda_python: Path):
     options = (f"-DPython3_EXECUTABLE={cuda_python}", "-DINNKEEPER_TORCH=ON", "-DINNKEEPER_CLI=OFF")
     done = configure(*options)
     said = message(done)

@@ -89,13 +89,13 @@ print("in what the node has", peak / (64 << 20) > 0.5)
     assert scripts.plain(code)[0].splitlines()[-2:] == ["6 True", "in what the node has True"]
 
 
-def test_what_somebody_has_set_stays(scripts: Scripts):
+def test_what_the_user_has_set_stays(scripts: Scripts):
     code = "import os\nimport accelerate\nprint(accelerate.Accelerator().device)"
     assert scripts.plain(code)[0] == "managed\n"
     assert scripts.plain(code, ACCELERATE_TORCH_DEVICE="cpu")[0] == "cpu\n"
 
 
-def test_who_asks_for_the_cpu_has_it(scripts: Scripts):
+def test_a_script_that_requests_the_cpu_has_it(scripts: Scripts):
     script = (SCRIPTS / "finetune.py").read_text()
     script = script.replace("TrainingArguments(", "TrainingArguments(use_cpu=True, ", 1)
     code = """

@@ -24,7 +24,7 @@ def escape(node: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("node", ["sim:0", "sim:1", "host"])
-def test_memory_that_somebody_was_lent_is_not_freed_under_him(node: str, configure: Callable[[str], None]):
+def test_exposed_memory_is_not_freed_while_in_use(node: str, configure: Callable[[str], None]):
     kept = escape(node)
     for nodes in ("host:64MiB", "sim:4x1MiB,host:64MiB", NODES):
         with pytest.raises(ValueError, match=rf"configure: 4032 B of {node} are still held by somebody"):

@@ -80,7 +80,7 @@ def test_a_checkpoint_of_another_type_is_loaded(configure: Callable[[str], None]
     assert torch.equal(model.weight.detach().cpu(), state["weight"].float())
 
 
-def test_where_there_is_room_the_gpu_does_it(configure: Callable[[str], None]):
+def test_where_there_is_space_the_gpu_does_it(configure: Callable[[str], None]):
     configure("sim:1MiB,host:16MiB")
     x = made("managed")
     assert torch.equal(x[::2].cpu(), made("cpu")[::2])

@@ -37,7 +37,7 @@ def full(configure: Callable[[str], None], tmp_path: Path) -> Iterator[list[Tens
 
 
 @pytest.mark.parametrize("read", READS)
-def test_reading_needs_no_room(full: list[Tensor], read: str) -> None:
+def test_reading_needs_no_space(full: list[Tensor], read: str) -> None:
     before = [innkeeper.where(x) for x in full]
     for i, x in enumerate(full):
         assert READS[read](x) == READS[read](torch.full((1 << 18,), float(i)))

@@ -42,15 +42,15 @@ found = {
 }
 print(json.dumps(found))
 """
-ROOMS = {"linear": "5MiB", "conv": "6MiB", "attention": "4MiB", "LSTM": "5MiB"}
+BUDGETS = {"linear": "5MiB", "conv": "6MiB", "attention": "4MiB", "LSTM": "5MiB"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ROOMS)
+@pytest.mark.parametrize("name", BUDGETS)
 def test_kernels_are_priced_by_their_work(run_python: RunProgram, name: str) -> None:
     """Prices use the simulator's formulas: its times, except for operators of several kernels."""
     told, hidden = (
-        json.loads(run_python("-c", TRAIN, name, ROOMS[name], INNKEEPER_SIM=f"times={times}").stdout)
+        json.loads(run_python("-c", TRAIN, name, BUDGETS[name], INNKEEPER_SIM=f"times={times}").stdout)
         for times in ("told", "hidden")
     )
     assert hidden["planned"] > 0 and hidden["bound"] > 0
@@ -63,7 +63,7 @@ def test_kernels_are_priced_by_their_work(run_python: RunProgram, name: str) -> 
 def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
     """Kernels take half to twice their price, and no bit depends on it."""
     runs = {
-        sim: json.loads(run_python("-c", TRAIN, "linear", ROOMS["linear"], INNKEEPER_SIM=sim).stdout)
+        sim: json.loads(run_python("-c", TRAIN, "linear", BUDGETS["linear"], INNKEEPER_SIM=sim).stdout)
         for sim in (
             "times=told",
             "times=told,truth=random:1",
@@ -84,9 +84,9 @@ def test_a_machine_may_differ_from_the_model(run_python: RunProgram) -> None:
 SLOW = "times=hidden,gpu=custom:1:1:1GiB,link=custom:1"
 
 
-def measured(run_python: RunProgram, room: str, **env: str) -> tuple[list[str], dict[str, float]]:
+def measured(run_python: RunProgram, budget: str, **env: str) -> tuple[list[str], dict[str, float]]:
     """Lines of the probe, and the results of the program."""
-    done = run_python("-c", TRAIN, "linear", room, INNKEEPER_LOG="info", **env)
+    done = run_python("-c", TRAIN, "linear", budget, INNKEEPER_LOG="info", **env)
     said = [line for line in done.stderr.splitlines() if "measured of" in line]
     return said, json.loads(done.stdout)
 

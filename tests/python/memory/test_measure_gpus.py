@@ -26,7 +26,7 @@ def test_there_is_no_gpu_to_measure(run_python: RunProgram) -> None:
     assert done.stderr.splitlines()[-1] == "no node is a GPU that hides its kernels' times"
 
 
-def test_there_is_too_little_room(run_python: RunProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_too_little_memory(run_python: RunProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INNKEEPER_SIM", "times=hidden,data=off")
     done = run_python(*MEASURE, nodes="sim:1x4MiB,host:64MiB")
     assert done.returncode == 1

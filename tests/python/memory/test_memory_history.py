@@ -24,7 +24,7 @@ def ended() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ended")
-def test_a_snapshot_names_who_made_what_and_what_is_gone():
+def test_a_snapshot_names_what_was_made_where_and_what_is_gone():
     old = torch.ones(1000, device="managed")
     memory._record_memory_history(clear_history=True)
     a = torch.ones(256, 256, device="managed")

@@ -58,7 +58,7 @@ def test_unknown_nodes_are_refused_with_the_names_that_there_are():
         pass
 
 
-def test_evict_moves_to_the_host_and_the_next_use_brings_back():
+def test_evict_moves_to_the_host_and_the_next_use_fetches():
     x = torch.arange(1000.0, device="managed")
     before = innkeeper.stats()
     innkeeper.evict(x)
@@ -70,7 +70,7 @@ def test_evict_moves_to_the_host_and_the_next_use_brings_back():
     assert after["bytes_fetched"] - before["bytes_fetched"] == 4000
 
 
-def test_prefetch_brings_a_module_to_a_node():
+def test_prefetch_fetches_a_module_to_a_node():
     module = net()
     innkeeper.evict(module)
     assert {tuple(places) for places in innkeeper.where(module).values()} == {("host",)}
@@ -91,7 +91,7 @@ def test_a_prefetched_copy_is_named_before_its_first_use():
     wait_until(lambda: "sim:1" in innkeeper.where(x))
 
 
-def test_pinned_bytes_do_not_move_whatever_else_needs_room():
+def test_pinned_bytes_do_not_move_if_others_need_space():
     x = torch.ones(1 << 18, device="managed")
     innkeeper.pin(x, "sim:1")
     assert "sim:1" in innkeeper.where(x)
@@ -244,7 +244,7 @@ class _BornInBackward(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("node", ["sim:0", "sim:1"])
-def test_home_and_stream_travel_to_autograds_device_thread(node: str):
+def test_preferred_node_and_stream_travel_to_autograds_device_thread(node: str):
     def backward(multithreaded: bool) -> tuple[int, list[str], Tensor]:
         with innkeeper.experiment(), innkeeper.on(node):
             torch.managed.manual_seed(7)

@@ -140,7 +140,7 @@ def test_plans_change_no_bit_and_cost_nothing(run_python: RunProgram, kind: str)
         assert planned["planned_periods"] > 2, "hardly anything was planned"
         assert ratio < 0.95, "plans did not help"
     if kind == "wide":
-        assert recompute["recomputed"] > 10, "activations that may be computed again were copied"
+        assert recompute["recomputed"] > 10, "activations that may be recomputed were copied"
     assert recompute["simulated_seconds"] <= 1.02 * planned["simulated_seconds"]
 
 

@@ -56,8 +56,8 @@ def recomputed(run_python: RunProgram, script: str, stress: str = "recompute") -
     return int(done.stdout)
 
 
-def test_everything_that_can_be_is_computed_again_to_the_bit(run_python: RunProgram) -> None:
-    assert recomputed(run_python, STRESSED) > 200, "it was not dropped"
+def test_all_that_can_be_is_recomputed_to_the_bit(run_python: RunProgram) -> None:
+    assert recomputed(run_python, STRESSED) > 200, "it was not discarded"
 
 
 def test_nothing_is_without_being_told(run_python: RunProgram) -> None:
@@ -70,7 +70,7 @@ import torch
 
 innkeeper.configure("sim:64MiB,host:1GiB")
 x = torch.arange(6.0).to("managed")
-y = x * 2  # dropped at once
+y = x * 2  # discarded at once
 z = y.clone()
 x.add_(100)  # y is computed first, of what x was
 assert y.tolist() == [0, 2, 4, 6, 8, 10], y
@@ -219,7 +219,7 @@ assert innkeeper.stats()["recomputed"] > 100
 """
 
 
-def test_who_reads_and_who_writes_an_input_come_at_once(run_python: RunProgram) -> None:
+def test_a_reader_and_a_writer_of_an_input_come_at_once(run_python: RunProgram) -> None:
     done = run_python("-c", WRITERS, INNKEEPER_STRESS="recompute")
     assert done.returncode == 0, done.stderr
 
@@ -234,7 +234,7 @@ innkeeper.configure("sim:64MiB,host:1GiB")
 x = torch.randn(1001)
 for then in (False, True):
     with torch.backends.mkldnn.flags(enabled=then):
-        plain, ours = F.gelu(x), F.gelu(x.to("managed"))  # is dropped at once
+        plain, ours = F.gelu(x), F.gelu(x.to("managed"))  # is discarded at once
     with torch.backends.mkldnn.flags(enabled=not then):
         assert torch.equal(ours.cpu(), plain), then
         assert torch.backends.mkldnn.enabled is not then
@@ -269,7 +269,7 @@ torch.backends.mkldnn.enabled = False
 without = F.gelu(base)
 assert not torch.equal(with_it, without), "or this shows nothing"
 x = base.to("managed")
-ours = [F.gelu(x) for _ in range(40)]  # each is dropped at once
+ours = [F.gelu(x) for _ in range(40)]  # each is discarded at once
 torch.backends.mkldnn.enabled = True
 wrong, over = 0, False
 
@@ -295,24 +295,24 @@ def test_no_thread_computes_by_the_settings_of_another_time(run_python: RunProgr
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
-ROOMLESS = """
+NO_SPACE = """
 import innkeeper
 import torch
 
 innkeeper.configure("sim:1MiB,host:2MiB")
 x = torch.ones(100_000, device="managed")
-dropped = [x.sin() for _ in range(20)]  # far more than there is room for
+discarded = [x.sin() for _ in range(20)]  # far more than fits
 try:
     torch.use_deterministic_algorithms(True)
 except torch.OutOfMemoryError as error:
     print("a setting of PyTorch for all of the process" in str(error))
 print(torch.are_deterministic_algorithms_enabled())
-del dropped
+del discarded
 torch.use_deterministic_algorithms(True)
 print(torch.are_deterministic_algorithms_enabled())
 """
 
 
-def test_where_there_is_no_room_a_setting_stays_as_it_is(run_python: RunProgram) -> None:
-    done = run_python("-c", ROOMLESS, INNKEEPER_STRESS="recompute")
+def test_without_free_space_a_setting_stays_as_it_is(run_python: RunProgram) -> None:
+    done = run_python("-c", NO_SPACE, INNKEEPER_STRESS="recompute")
     assert (done.returncode, done.stdout.split()) == (0, ["True", "False", "True"]), done.stderr

@@ -190,14 +190,14 @@ print(now["recomputed"], now["period"]["kernel_seconds"], now["time_bound"], now
 """
 
 
-def test_what_is_computed_again_is_not_counted_as_the_programs_own_kernels(run_python: RunProgram) -> None:
+def test_recompute_is_not_counted_as_the_programs_own_kernels(run_python: RunProgram) -> None:
     found = {}
     for recompute in ("True", "False"):
         done = run_python("-c", TIMES.replace("RECOMPUTE", recompute))
         assert done.returncode == 0, done.stderr
         found[recompute] = [float(each) for each in done.stdout.split()]
     (again, kernels, bound, periods), (none, expected, _, _) = found["True"], found["False"]
-    assert again > 20 and none == 0, "nothing was computed again"
+    assert again > 20 and none == 0, "nothing was recomputed"
     assert kernels == pytest.approx(expected, rel=1e-3)
     assert bound <= kernels * 1.2
     assert periods >= 6, "each of the program's counts, though some are scheduled together"

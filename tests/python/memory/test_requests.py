@@ -146,7 +146,7 @@ def grow(module: nn.Linear) -> None:
 
 
 @pytest.mark.parametrize("change", [exchange_data, assign_state, swap, to_cpu, shrink, grow])
-def test_what_was_resident_is_let_go_whatever_became_of_the_tensor(change: Callable[[nn.Linear], None]):
+def test_a_resident_tensor_is_released_whatever_became_of_it(change: Callable[[nn.Linear], None]):
     """A second look-up by the tensor released another block's hold, or ended the process."""
     module = nn.Linear(3, 3, device="managed")
     kept = module.weight.detach()

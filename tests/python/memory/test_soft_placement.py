@@ -167,7 +167,7 @@ def test_operands_that_share_memory_count_once(configure: Callable[[str], None])
     assert ops_at("host") == 0
 
 
-def test_nothing_is_said_where_the_host_has_no_room_for_the_results(configure: Callable[[str], None]):
+def test_nothing_is_said_where_the_host_has_no_space_for_the_results(configure: Callable[[str], None]):
     configure("sim:1x4MiB,host:16MiB")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -250,7 +250,7 @@ def test_tensors_are_sent_to_other_processes_as_copies(scripts: Scripts):
     assert said == ["[2.0, 10.0] cuda:0", "[0.0, 1.0, 2.0] Parameter True cuda:0"]
 
 
-def test_fake_tensors_have_no_home(scripts: Scripts):
+def test_fake_tensors_have_no_preferred_node(scripts: Scripts):
     code = """
 import torch
 from torch._subclasses import FakeTensorMode

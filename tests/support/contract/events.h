@@ -23,7 +23,7 @@ struct ThereAndBack {
 
 inline ThereAndBack there_and_back(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& back = t.room(kBytes);
+  Contents& back = t.buffer(kBytes);
   Memory memory = t.take(kSize);
   Event in = t.put(memory, bytes);
   t.order(Queue::copy_out, in);
@@ -113,7 +113,7 @@ inline void others_events_are_waited_for(Trial& t) {
     Contents& bytes;
     bool over = false;
   };
-  Contents& bytes = t.room(kBytes);
+  Contents& bytes = t.buffer(kBytes);
   const Memory memory = t.take(kSize);
   t.order(Queue::copy_in, std::make_shared<Other>(bytes));
   t.expect(t.read(memory, kBytes, t.put(memory, bytes)) == Contents(kBytes, 7),

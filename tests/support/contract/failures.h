@@ -10,7 +10,7 @@ namespace innkeeper::test::contract {
 
 inline void a_copy_that_fails_says_so_and_is_over(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& back = t.room(kBytes);
+  Contents& back = t.buffer(kBytes);
   Memory memory = t.take(kSize);
   for (const bool in : {true, false}) {
     const Event before = t.put(memory, bytes);
@@ -30,7 +30,7 @@ inline void a_copy_that_fails_says_so_and_is_over(Trial& t) {
 }
 
 inline void once_lost_it_refuses_everything(Trial& t) {
-  Contents& bytes = t.room(kBytes);
+  Contents& bytes = t.buffer(kBytes);
   Memory memory = t.take(kSize);
   t.expect(!t.device().is_lost(), "it is there");
   t.rig().lose();

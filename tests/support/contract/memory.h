@@ -25,12 +25,12 @@ inline void charges_before_it_takes(Trial& t) {
 }
 
 inline void takes_nothing_that_is_refused(Trial& t) {
-  const Bytes room = t.rig().charge_of(Bytes(1000));
-  t.books().limit = room.count();
+  const Bytes space = t.rig().charge_of(Bytes(1000));
+  t.books().limit = space.count();
   const Memory held = t.take(Bytes(1000));
   const Result<Memory> more = t.device().allocate(Bytes(1));
   t.expect(!more.ok() && more.status().code() == Code::out_of_memory, "a refusal is what allocate says");
-  t.expect(t.device().live() == room, "nothing was taken");
+  t.expect(t.device().live() == space, "nothing was taken");
 }
 
 inline void gives_back_what_it_charged(Trial& t) {
@@ -74,7 +74,7 @@ inline void asked_for_nothing_it_takes_nothing(Trial& t) {
 // The engine evicts so: inside the allocation that is short of space.
 inline void may_be_used_while_it_charges(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& saved = t.room(kBytes);
+  Contents& saved = t.buffer(kBytes);
   Memory victim = t.take(kSize);
   const Event in = t.put(victim, bytes);
   int asked = 0;

@@ -13,9 +13,9 @@ namespace innkeeper::test::contract {
 inline void bytes_come_back(Trial& t) {
   for (const size_t size : {1, 3, 63, 64, 65, 4095, 4096, 4097, 1 << 20, (9 << 20) + 13}) {
     const Contents& bytes = t.bytes(size, size);
-    Contents& host = t.room(size + 1);  // Odd addresses on the host, for the source and the destination.
+    Contents& host = t.buffer(size + 1);  // Odd addresses on the host, for the source and the destination.
     std::copy(bytes.begin(), bytes.end(), host.begin() + 1);
-    Contents& back = t.room(size + 2, 0xEE);
+    Contents& back = t.buffer(size + 2, 0xEE);
     const Bytes length(static_cast<int64_t>(size));
     Memory memory = t.take(length);
     const Event in = t.queued(t.device().copy_in(memory.data(), host.data() + 1, length));
@@ -31,7 +31,7 @@ inline void bytes_come_back(Trial& t) {
 }
 
 inline void no_bytes_are_copied_without_harm(Trial& t) {
-  Contents& none = t.room(0);
+  Contents& none = t.buffer(0);
   const Memory memory = t.take(kSize);
   const Event in = t.put(memory, none);
   t.order(Queue::copy_out, in);
@@ -111,7 +111,7 @@ inline void copies_out_wait_for_kernels(Trial& t) {
 }
 
 inline void kernels_wait_for_copies_in(Trial& t) {
-  const Contents& bytes = t.room(kBytes, 7);
+  const Contents& bytes = t.buffer(kBytes, 7);
   Memory memory = t.take(kSize);
   const Event in = t.put(memory, bytes);
   t.order(Queue::compute, in);
@@ -121,7 +121,7 @@ inline void kernels_wait_for_copies_in(Trial& t) {
 
 inline void kernels_wait_for_copies_out(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& back = t.room(kBytes);
+  Contents& back = t.buffer(kBytes);
   Memory memory = t.take(kSize);
   const Event in = t.put(memory, bytes);
   t.order(Queue::copy_out, in);

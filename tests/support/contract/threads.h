@@ -20,7 +20,7 @@ inline void threads_share_it(Trial& t) {
     for (int step = 0; step < t.steps(); ++step) {
       const size_t size = 1 + random() % 20'000;
       const Contents& bytes = t.bytes(size, seed * 1000 + static_cast<uint64_t>(step));
-      Contents& back = t.room(size);
+      Contents& back = t.buffer(size);
       const bool for_a_copy = random() % 2 == 0;
       Memory memory = t.take(Bytes(static_cast<int64_t>(size)), for_a_copy ? Queue::copy_in : Queue::compute);
       if (!for_a_copy) t.order(Queue::copy_in, t.queued(t.device().record(Queue::compute)));

@@ -10,7 +10,7 @@ namespace innkeeper::test::contract {
 // The order of a queue is the only one here: a kernel without a wait wrote the memory last, and a copy gets
 // it next.
 inline void memory_comes_after_the_kernels_that_used_it(Trial& t) {
-  const Contents& bytes = t.room(kBytes, 9);
+  const Contents& bytes = t.buffer(kBytes, 9);
   Memory memory = t.take(kSize, Queue::compute);
   void* const before = memory.data();
   t.rig().fill(before, kSize, 7);
@@ -26,7 +26,7 @@ inline void memory_comes_after_the_kernels_that_used_it(Trial& t) {
 inline void a_copy_is_given_memory_after_its_users(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
   const Contents& others = t.bytes(kBytes, 2);
-  Contents& back = t.room(kBytes);
+  Contents& back = t.buffer(kBytes);
   Memory memory = t.take(kSize);
   void* const before = memory.data();
   const Event first = t.put(memory, bytes);
@@ -45,7 +45,7 @@ inline void a_copy_is_given_memory_after_its_users(Trial& t) {
 
 inline void a_kernel_is_given_memory_after_its_users(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& back = t.room(kBytes);
+  Contents& back = t.buffer(kBytes);
   Memory memory = t.take(kSize);
   void* const before = memory.data();
   const Event in = t.put(memory, bytes);
@@ -63,7 +63,7 @@ inline void a_kernel_is_given_memory_after_its_users(Trial& t) {
 // Memory carries its users: the next owner waits for them, no other work does.
 inline void only_who_is_given_memory_waits(Trial& t) {
   const Contents& bytes = t.bytes(kBytes, 1);
-  Contents& back = t.room(kBytes);
+  Contents& back = t.buffer(kBytes);
   Memory memory = t.take(kSize);
   t.finish(t.put(memory, bytes));
   t.expect(t.device().synchronize().ok(), "the device is well");

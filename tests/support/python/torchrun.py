@@ -14,7 +14,7 @@ import pytest
 from processes import RunProgram
 
 WORKER = Path(__file__).parent / "ddp_worker.py"
-ROOMY = "sim:2x16MiB,host:256MiB"
+AMPLE = "sim:2x16MiB,host:256MiB"
 
 
 # Gloo's threads may drop Python's tensors while the interpreter ends, which ends the process
@@ -43,7 +43,7 @@ class Torchrun:
     run_program: RunProgram
 
     def __call__(
-        self, *command: str, processes: int = 2, nodes: str = ROOMY, **settings: str
+        self, *command: str, processes: int = 2, nodes: str = AMPLE, **settings: str
     ) -> CompletedProcess[str]:
         """Runs a script with its arguments, by default on nodes that hold all tensors."""
         settings = {"OMP_NUM_THREADS": "1"} | settings
@@ -55,7 +55,7 @@ class Torchrun:
         processes: int = 2,
         device: str = "managed",
         backend: str = "none",
-        nodes: str = ROOMY,
+        nodes: str = AMPLE,
     ) -> list[dict[str, Any]]:
         """The rows that the worker's processes printed, by rank."""
         done = self(str(WORKER), case, backend, processes=processes, nodes=nodes, TEST_DEVICE=device)

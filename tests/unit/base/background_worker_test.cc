@@ -15,7 +15,7 @@
 namespace innkeeper {
 namespace {
 
-TEST(BackgroundWorker, DoesJobsInTurnOnAThreadOfItsOwn) {
+TEST(BackgroundWorker, RunsJobsInOrderOnAThreadOfItsOwn) {
   std::vector<int> done;
   std::vector<std::thread::id> threads;
   std::promise<void> last;

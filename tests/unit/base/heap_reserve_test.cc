@@ -75,7 +75,7 @@ TEST(HeapReserve, WhatMustNotFailEndsTheProcessWithALine) {
       "out of memory for the engine's own books in the middle of a move");
 }
 
-TEST(HeapReserve, AsksWhomItReplaced) {
+TEST(HeapReserve, CallsTheHandlerThatItReplaced) {
   const test::Isolated found = test::run_isolated(
       [] {
         static int asked = 0;

@@ -370,7 +370,7 @@ TEST(Settings, ThatAreAlmostRightAreNamed) {
             }));
 }
 
-TEST(Settings, OthersAreNobodysMistakes) {
+TEST(Settings, OtherVariablesAreNoMistakes) {
   const std::string long_name(100000, 'I');
   const std::array environment = {"INNKEEPER_NODES=",
                                   "INNKEEPER_STEPS=3",

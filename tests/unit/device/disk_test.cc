@@ -29,9 +29,9 @@ struct DiskFaults {
   std::atomic<bool> short_writes = false;  // A transfer moves half of the bytes; the next moves none.
   std::atomic<bool> short_reads = false;
   std::atomic<bool> flip_a_bit = false;
-  std::atomic<int> interruptions = 0;   // Number of coming reads and writes that a signal interrupts.
-  std::atomic<off_t> room = INT64_MAX;  // Capacity of the disk, bytes.
-  std::atomic<size_t> most = SIZE_MAX;  // Limit in bytes; larger writes wait until it grows.
+  std::atomic<int> interruptions = 0;       // Number of coming reads and writes that a signal interrupts.
+  std::atomic<off_t> capacity = INT64_MAX;  // Capacity of the disk, bytes.
+  std::atomic<size_t> most = SIZE_MAX;      // Limit in bytes; larger writes wait until it grows.
 } disk_faults;
 
 bool interrupted() {
@@ -65,7 +65,7 @@ ssize_t faulty_read(int file, void* data, size_t size, off_t offset) {
 }
 
 int faulty_reserve(int file, int mode, off_t offset, off_t size) {
-  if (disk_faults.reserve_error != 0 || offset + size > disk_faults.room) {
+  if (disk_faults.reserve_error != 0 || offset + size > disk_faults.capacity) {
     errno = disk_faults.reserve_error != 0 ? disk_faults.reserve_error.load() : ENOSPC;
     return -1;
   }
@@ -82,7 +82,7 @@ class Disk : public testing::TestWithParam<bool> {  // Parameter: whether the di
     for (std::atomic<bool>* fault :
          {&disk_faults.short_writes, &disk_faults.short_reads, &disk_faults.flip_a_bit})
       *fault = false;
-    disk_faults.room = INT64_MAX;
+    disk_faults.capacity = INT64_MAX;
     disk_faults.most = SIZE_MAX;
   }
   void open(Bytes capacity) {
@@ -162,7 +162,7 @@ TEST_P(Disk, SpaceIsUsedAgainAndTrimmed) {
 }
 
 TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
-  disk_faults.room = 64 << 10;
+  disk_faults.capacity = 64 << 10;
   const Memory first = take(KiB(48));  // The reservation of 64 MiB fails; one of the needed size succeeds.
   const Result<Memory> second = disk_->allocate(KiB(32));
   ASSERT_FALSE(second.ok());
@@ -177,9 +177,9 @@ TEST_P(Disk, AFullDiskShowsWhenSpaceIsTaken) {
 }
 
 TEST_P(Disk, WhatTheFileSystemRefusesIsNotInUse) {
-  disk_faults.room = 64 << 10;
+  disk_faults.capacity = 64 << 10;
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(disk_->allocate(MiB(30)).ok());
-  disk_faults.room = INT64_MAX;
+  disk_faults.capacity = INT64_MAX;
   EXPECT_TRUE(disk_->allocate(MiB(60)).ok());
 }
 
@@ -257,7 +257,7 @@ TEST_P(Disk, RefusesCopiesThatMakeNoSense) {
   EXPECT_EQ(read(bytes, memory).message(), "disk: 64 bytes are read where 0 were written");
 }
 
-TEST_P(Disk, AFailureThatNobodyAskedForIsToldOnce) {
+TEST_P(Disk, AFailureThatNoCallReportedIsReportedOnce) {
   EXPECT_EQ(disk_->record(Queue::copy_in).value(), nullptr);
   const Memory memory = take(KiB(64));
   const std::vector<char> bytes = noise(1 << 10);

@@ -59,7 +59,7 @@ TEST_F(MemoryUsersTest, AKernelWaitsForWhatIsNamedOnce) {
   EXPECT_TRUE(users_.take_for_kernel(at(1024), Bytes(512)).empty());
 }
 
-TEST_F(MemoryUsersTest, ACopyIntoWhatKernelsLetGoWaitsForTheQueueOfThen) {
+TEST_F(MemoryUsersTest, ACopyIntoMemoryThatKernelsFreedWaitsForTheirQueue) {
   watch();
   const auto before = mark();
   users_.freed(at(1024), Bytes(512));
@@ -80,7 +80,7 @@ TEST_F(MemoryUsersTest, KernelsWaitForNoneOfTheirOwn) {
   EXPECT_TRUE(users_.take_for_kernel(at(1024), Bytes(512)).empty());
 }
 
-TEST_F(MemoryUsersTest, OfWhatNobodyToldTheQueueSoFarIsTheUser) {
+TEST_F(MemoryUsersTest, OfUnwatchedMemoryTheQueueSoFarIsTheUser) {
   users_.freed(at(1024), Bytes(512));  // No watch was active.
   EXPECT_EQ(users_.size(), 0u);
   EXPECT_NE(users_.take_for_copy(at(1024), Bytes(512)).number, 0u);

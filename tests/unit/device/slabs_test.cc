@@ -224,7 +224,7 @@ TEST(Slabs, TheAddressesOfWhatCannotBeUnlockedAreUsedNoMore) {
 }
 
 // With little address space left a block is mapped alone, and empty slabs are unmapped for it.
-TEST(Slabs, WhereASlabIsRefusedLessIsAskedFor) {
+TEST(Slabs, WhereASlabIsRefusedLessIsRequested) {
   const auto with_little_left = [] {
     Slabs slabs("host", {.slab = MiB(64)});
     slabs.free(take(slabs, MiB(64)));

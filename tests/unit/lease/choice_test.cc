@@ -261,7 +261,7 @@ TEST_F(ChoiceTest, OrdinalsAreCudasOwnOnceItIsStarted) {
             0);
 }
 
-TEST_F(ChoiceTest, TheAllocatorsPartLeavesTheContextRoom) {
+TEST_F(ChoiceTest, TheAllocatorsPartLeavesMemoryForTheContext) {
   const test::FakeGpus gpus(kTwo);
   EXPECT_EQ(auto_choice({.memory = 8 * kGiB}).memory_fractions(), std::vector<double>{7.5 / 80});
   EXPECT_EQ(auto_choice({.memory = kGiB / 2}).memory_fractions(), std::vector<double>{0.25 / 80});

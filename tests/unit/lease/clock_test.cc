@@ -65,7 +65,7 @@ TEST_F(LeaseClock, RenewalsGoByTheMachinesClock) {
 }
 
 // The first waiter stays first, whichever way the clock jumps while both wait.
-TEST_F(LeaseClock, WhoAskedFirstIsServedFirst) {
+TEST_F(LeaseClock, TheFirstRequestIsServedFirst) {
   for (const int64_t error : {-2 * kHour, 2 * kHour}) {
     set_clock_off(0);
     std::optional<Lease> held(arbiter_.acquire(whole(), machine_).value());

@@ -51,7 +51,7 @@ class DirectoryChoiceTest : public ::testing::Test {
   std::vector<std::string> paths_;
 };
 
-TEST_F(DirectoryChoiceTest, RootsGoesBeforeAnybodyElses) {
+TEST_F(DirectoryChoiceTest, RootsDirectoryGoesBeforeEveryOtherUsers) {
   IK_TEST_NEEDS_ROOT();
   make(2, 0);
   EXPECT_EQ(chosen(), "third");

@@ -202,7 +202,7 @@ TEST_F(LeaseHostileTest, UnreadableFilesClaimNothing) {
 }
 
 // Opening a file under F_SETLEASE waits, 45 seconds by default, for its owner to release it.
-TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNobody) {
+TEST_F(LeaseHostileTest, AFileUnderAKernelLeaseStopsNoRequest) {
   signal(SIGIO, SIG_IGN);
   const std::string name = path("l00000000000000dd");
   std::ofstream(name) << "innkeeper-lease 1 ";
@@ -241,7 +241,7 @@ TEST_F(LeaseHostileTest, ARecordCannotNameAnotherOwnerOrHideInHisLease) {
 }
 
 // A place in the line inside another user's lease keeps nothing of it.
-TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
+TEST_F(LeaseHostileTest, NoOtherUserWaitsInLineInsideALease) {
   IK_TEST_NEEDS_ROOT();
   const Lease outer = arbiter_.acquire(share(GiB(30)), machine_).value();
   const Villain villain([&] {
@@ -263,7 +263,7 @@ TEST_F(LeaseHostileTest, NobodyStandsInLineInsideAnothersLease) {
 }
 
 // A flood of files harms only the leases of their owner.
-TEST_F(LeaseHostileTest, AFloodHarmsItsMaker) {
+TEST_F(LeaseHostileTest, AFloodHarmsItsSender) {
   IK_TEST_NEEDS_ROOT();
   const Lease mine = arbiter_.acquire(share(GiB(30)), machine_).value();
   const Villain villain([&] {

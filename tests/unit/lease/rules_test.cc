@@ -342,7 +342,7 @@ TEST(LeaseChoice, AKeyThatIsNoNumberIsTheWorst) {
   EXPECT_EQ(chosen(machine, {}, request), (Gpus{0, 37}));
 }
 
-TEST(LeaseChoice, PrefersGpusThatNobodyHolds) {
+TEST(LeaseChoice, PrefersGpusWithoutALease) {
   Machine machine = idle_machine(2);
   machine.gpus[1].free = GiB(40);
   EXPECT_EQ(chosen(machine, {entry({{"GPU-1000", GiB(1)}})}, share(GiB(4))), Gpus{1});

@@ -101,7 +101,7 @@ TEST_F(LeaseWaitingLine, IsServedInTheOrderOfAsking) {
 }
 
 // A waiter may take GPUs that no waiter ahead of it can use.
-TEST_F(LeaseWaitingLine, WhatNobodyAheadWantsIsHadFromTheBack) {
+TEST_F(LeaseWaitingLine, GpusThatNoRequestAheadNeedsAreGrantedFromTheBack) {
   machine_ = idle_machine(2);
   const Lease first = arbiter_.acquire(whole(), machine_).value();
   const Lease second = arbiter_.acquire(share(GiB(60)), machine_).value();
@@ -116,7 +116,7 @@ TEST_F(LeaseWaitingLine, WhatNobodyAheadWantsIsHadFromTheBack) {
   EXPECT_TRUE(soon([&] { return served() == std::vector<int>{10}; }));
 }
 
-TEST_F(LeaseWaitingLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
+TEST_F(LeaseWaitingLine, ARequestThatLeavesTheLineLetsTheNextProceed) {
   std::optional<Lease> lease(arbiter_.acquire(whole(), machine_).value());
   std::vector<pid_t> ahead;
   for (int i = 0; i < kFront; ++i) {
@@ -136,7 +136,7 @@ TEST_F(LeaseWaitingLine, WhoeverLeavesTheLineLetsTheNextGoOn) {
   EXPECT_TRUE(soon([&] { return served().size() == 1; }));
 }
 
-TEST_F(LeaseWaitingLine, WhoIsStoppedDoesNotCountAndWhoIsSlowDoes) {
+TEST_F(LeaseWaitingLine, AStoppedRequestDoesNotCountAndASlowOneDoes) {
   const int64_t now = machine_clock_ns();
   Entry place;
   sign(place.record);

@@ -51,7 +51,7 @@ TEST_F(LeaseWaiting, ASlowLookLosesNoPlace) {
 }
 
 // Each of a thousand waiters touches its place, and a touch must not wake the others.
-TEST_F(LeaseWaiting, ATouchedPlaceWakesNobody) {
+TEST_F(LeaseWaiting, ATouchedPlaceWakesNoRequest) {
   const Lease lease = arbiter_.acquire(whole(), machine_).value();
   Watch watch(arbiter_.directory());
   (void)watch.wait(0ms);

@@ -78,11 +78,11 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
       }
     }
     for (const int64_t percent : {95, 70, 40, 10}) {
-      const int64_t room = period.all() * percent / 100;
-      std::vector<size_t> chosen = cover(period.uses, Bytes(room));
+      const int64_t space = period.all() * percent / 100;
+      std::vector<size_t> chosen = cover(period.uses, Bytes(space));
       const std::vector<int64_t> there = period.there(chosen);
       for (size_t step = 0; step < there.size(); ++step)
-        EXPECT_LE(there[step], std::max(room, needed[step])) << "seed " << seed << ", step " << step;
+        EXPECT_LE(there[step], std::max(space, needed[step])) << "seed " << seed << ", step " << step;
       for (const size_t each : chosen) {
         EXPECT_FALSE(period.uses.blocks[period.uses.gaps[each].block].stays) << "seed " << seed;
         std::vector<size_t> others = chosen;
@@ -90,7 +90,7 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
         const std::vector<int64_t> without = period.there(others);
         bool missed = false;
         for (size_t step = 0; step < without.size(); ++step)
-          missed |= without[step] > room && there[step] < without[step];
+          missed |= without[step] > space && there[step] < without[step];
         EXPECT_TRUE(missed) << "seed " << seed << ": a gap for nothing";
       }
     }
@@ -98,7 +98,7 @@ TEST(Cover, IsEnoughInEveryStepAndHasNoGapForNothing) {
 }
 
 // A step that no gap helps costs no search: the search would take quadratic time in the steps.
-TEST(Cover, IsQuickWherePinsExceedTheRoom) {
+TEST(Cover, IsQuickWherePinsExceedTheSpace) {
   Period period(100'000, kUnit);
   period.block(2 * kUnit, true);
   const size_t first = period.blocks(50'000, 64);

@@ -26,7 +26,7 @@ class TrainingLoop {
     for (size_t i = 0; i < kDepth; ++i) {
       std::vector<Touch> touches{{weights_[i], KiB(16)}};
       if (i > 0) touches.push_back({made.back(), MiB(1)});
-      const bool wanted = planner_.may_drop_next();
+      const bool wanted = planner_.may_discard_next();
       made.push_back(meet());
       if (wanted) kept_.insert(made.back());
       touches.push_back({.block = made.back(), .size = MiB(1), .write = true, .pure = true});
@@ -34,15 +34,15 @@ class TrainingLoop {
       wanted_ += wanted ? 1 : 0;
     }
     for (size_t i = kDepth; i-- > 0;) {
-      wanted_ += planner_.may_drop_next() ? 1 : 0;
+      wanted_ += planner_.may_discard_next() ? 1 : 0;
       op({{weights_[i], KiB(16), true}, {made[i], MiB(1)}});
       planner_.forget(made[i]);
     }
   }
 
   int wanted() const { return wanted_; }  // Number of operators in the last period.
-  int dropped() const { return dropped_; }
-  int dropped_unkept() const { return unkept_; }
+  int discarded() const { return discarded_; }
+  int discarded_unkept() const { return unkept_; }
   Planner& planner() { return planner_; }
 
  private:
@@ -55,8 +55,8 @@ class TrainingLoop {
   void op(const std::vector<Touch>& touches) {
     planner_.ended(kGpu, touches, {.kernels = 1e-6, .clock = clock_ += 1e-3});
     for (Order order; planner_.next(order);) {
-      if (!order.drops) continue;
-      ++dropped_;
+      if (!order.discards) continue;
+      ++discarded_;
       const auto name = static_cast<Name>(reinterpret_cast<uintptr_t>(order.block) / 64);
       unkept_ += kept_.contains(name) ? 0 : 1;
     }
@@ -64,34 +64,34 @@ class TrainingLoop {
 
   Planner planner_{[](NodeId) { return MiB(20); },
                    [](NodeId) {
-                     return AboutNode{.name = "a GPU", .speed = {1e12, 1e9}, .drops = true};
+                     return AboutNode{.name = "a GPU", .speed = {1e12, 1e9}, .may_discard = true};
                    }};
   uintptr_t last_ = 0;
   std::vector<Name> weights_;
   std::set<Name> kept_;
   double clock_ = 0;
-  int wanted_ = 0, dropped_ = 0, unkept_ = 0;
+  int wanted_ = 0, discarded_ = 0, unkept_ = 0;
 };
 
-TEST(Discards, AreWantedOfTheOperatorsThatMakeThemAlone) {
+TEST(Discards, AreExpectedOnlyAfterTheOperatorsThatMakeThem) {
   TrainingLoop training;
   training.period();
   EXPECT_EQ(training.wanted(), 2 * static_cast<int>(kDepth)) << "while nothing is known, of all";
   for (int i = 0; i < 8; ++i) training.period();
   ASSERT_TRUE(training.planner().follows());
-  const int before = training.dropped();
+  const int before = training.discarded();
   training.period();
-  const int dropped = training.dropped() - before;
-  EXPECT_GT(dropped, 4);
-  EXPECT_EQ(training.wanted(), dropped);
-  EXPECT_EQ(training.dropped_unkept(), 0) << "all that is dropped can be made again";
+  const int discarded = training.discarded() - before;
+  EXPECT_GT(discarded, 4);
+  EXPECT_EQ(training.wanted(), discarded);
+  EXPECT_EQ(training.discarded_unkept(), 0) << "every discarded block can be recomputed";
 }
 
-TEST(Discards, AreWantedOfAllOperatorsOnceThePlanIsLeft) {
+TEST(Discards, AreExpectedAfterAllOperatorsOnceThePlanIsLeft) {
   TrainingLoop training;
   for (int i = 0; i < 8; ++i) training.period();
   training.planner().interrupt();
-  EXPECT_TRUE(training.planner().may_drop_next());
+  EXPECT_TRUE(training.planner().may_discard_next());
 }
 
 }  // namespace

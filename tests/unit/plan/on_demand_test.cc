@@ -21,7 +21,7 @@ namespace {
 Touch of(Name name, bool write = false) { return {name, MiB(1), write}; }
 
 struct Model : OnDemand {
-  explicit Model(Bytes room) : OnDemand({.memory = 3e12, .link = 5e10}) { set_room(room); }
+  explicit Model(Bytes space) : OnDemand({.memory = 3e12, .link = 5e10}) { set_space(space); }
 };
 
 TEST(OnDemand, FetchesWhatDoesNotFit) {
@@ -44,7 +44,7 @@ TEST(OnDemand, WhatFitsCostsItsKernels) {
   EXPECT_NEAR(model.cost().seconds, 30e-6, 1e-9);
 }
 
-TEST(OnDemand, WhatHasDiedGivesItsRoomBack) {
+TEST(OnDemand, DeadBlocksFreeTheirMemory) {
   Model model(MiB(4));
   for (Name name = 1; name <= 100; ++name) {
     model.ended(std::vector{of(name, true)}, 1e-6);
@@ -54,7 +54,7 @@ TEST(OnDemand, WhatHasDiedGivesItsRoomBack) {
   EXPECT_NEAR(model.cost().seconds, 100e-6, 1e-9) << "no result waits for a copy out";
 }
 
-TEST(OnDemand, AResultWaitsForTheRoomThatCopiesOutGiveBack) {
+TEST(OnDemand, AResultWaitsForTheMemoryThatCopiesOutFree) {
   Model model(MiB(4));
   for (Name name = 1; name <= 100; ++name) model.ended(std::vector{of(name, true)}, 1e-6);
   EXPECT_GT(model.cost().seconds, 96 * 20e-6) << "a MiB takes 20 us on the link";
@@ -120,9 +120,9 @@ TEST_P(ComparedWithTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
   const auto [seed, share] = GetParam();
   const trace::AccessRecord record = test::parsed(varying_program(static_cast<uint64_t>(seed)));
   const replay::Setup all{};
-  const Bytes room(
+  const Bytes space(
       static_cast<int64_t>(share * static_cast<double>(replay::play(record, all).value().peak.count())));
-  const Result<replay::Played> played = replay::play(record, {.budget = room, .planning = false});
+  const Result<replay::Played> played = replay::play(record, {.budget = space, .planning = false});
   ASSERT_TRUE(played.ok()) << played.status().message();
   Bytes arrived{0};
   double seconds = 0;
@@ -132,7 +132,7 @@ TEST_P(ComparedWithTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
   }
 
   OnDemand model({.memory = all.gpu.bandwidth, .link = all.link.bandwidth});
-  model.set_room(room);
+  model.set_space(space);
   for (const trace::RecordEntry& entry : record.entries) {
     if (entry.kind == trace::RecordEntry::Kind::freed) model.died(static_cast<Name>(entry.block));
     if (entry.kind != trace::RecordEntry::Kind::operation) continue;
@@ -148,7 +148,7 @@ TEST_P(ComparedWithTheEngine, TheModelMovesTheSameBytesInTheSameTime) {
   EXPECT_NEAR(model.cost().seconds, seconds, 0.1 * seconds);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rooms, ComparedWithTheEngine,
+INSTANTIATE_TEST_SUITE_P(FreeSpaces, ComparedWithTheEngine,
                          ::testing::Combine(::testing::Values(1, 2, 3), ::testing::Values(0.8, 0.6, 0.4)));
 
 }  // namespace

@@ -39,13 +39,13 @@ TEST(PeriodTime, OfAPeriodThatMovesNothingIsItsKernels) {
   EXPECT_DOUBLE_EQ(period.time(), 4 * kKernel);
 }
 
-TEST(PeriodTime, WaitsForTheRoomThatACopyOutGivesBackAndForTheCopyIn) {
+TEST(PeriodTime, WaitsForTheMemoryThatACopyOutFreesAndForTheCopyIn) {
   EXPECT_DOUBLE_EQ(OneBlock(true).time(), kKernel + 2 * kCopy);
 }
 
 TEST(PeriodTime, OfACleanBlockHasNoCopyOut) { EXPECT_DOUBLE_EQ(OneBlock(false).time(), 2 * kKernel + kCopy); }
 
-TEST(PeriodTime, CopiesBothWaysAtATimeWhereThereIsRoom) {
+TEST(PeriodTime, CopiesBothWaysAtOnceWhereThereIsSpace) {
   OneBlock period(true);
   period.spare.assign(4, kMoved);
   EXPECT_DOUBLE_EQ(period.time(), 2 * kKernel + kCopy);

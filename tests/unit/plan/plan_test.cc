@@ -184,7 +184,7 @@ int64_t count_most_alive(const Program& program) {
   return most;
 }
 
-TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
+TEST(Bound, IsWhatIsAliveBeyondTheSpaceAndNoScheduleIsBelowIt) {
   double most_above = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
@@ -193,9 +193,9 @@ TEST(Bound, IsWhatIsAliveBeyondTheRoomAndNoScheduleIsBelowIt) {
     EXPECT_EQ(live_excess(uses_at(program, kGpu), Bytes(0)).count(), alive) << "seed " << seed;
     EXPECT_EQ(live_excess(uses_at(program, kGpu), Bytes(alive)), Bytes(0)) << "seed " << seed;
     for (const int64_t percent : {90, 70, 50, 30}) {
-      const Bytes room(alive * percent / 100);
-      const Bytes bound = live_excess(uses_at(program, kGpu), room);
-      const Schedule made = make_schedule(uses_at(program, kGpu), room);
+      const Bytes space(alive * percent / 100);
+      const Bytes bound = live_excess(uses_at(program, kGpu), space);
+      const Schedule made = make_schedule(uses_at(program, kGpu), space);
       EXPECT_GE(made.arriving, bound) << "seed " << seed << ", " << percent << " %";
       most_above = std::max(most_above,
                             static_cast<double>(made.arriving.count()) / static_cast<double>(bound.count()));
@@ -238,11 +238,11 @@ TEST(Program, TakesTheLessOfTwoPeriodsTimes) {
 TEST(Schedule, IsNotMistakenByTheDeathsOfOldBlocks) {
   Loop loop;
   Program program = random_training(1, 24, loop);
-  const Bytes room(count_most_alive(program) * 7 / 10);
-  const Schedule wanted = make_schedule(uses_at(program, kGpu), room);
+  const Bytes space(count_most_alive(program) * 7 / 10);
+  const Schedule wanted = make_schedule(uses_at(program, kGpu), space);
   for (int64_t old = 1; old < 200; ++old)  // Each has the number of a block of this period, many periods ago.
     program.deaths.push_back({old % program.length(), {old - 5 * program.births, false}});
-  const Schedule made = make_schedule(uses_at(program, kGpu), room);
+  const Schedule made = make_schedule(uses_at(program, kGpu), space);
   EXPECT_EQ(made.arriving, wanted.arriving);
   EXPECT_EQ(made.leaving, wanted.leaving);
   EXPECT_EQ(made.moves.size(), wanted.moves.size());
@@ -316,11 +316,11 @@ TEST(Schedule, IsTheShortestOfThoseThatAreMade) {
     Loop loop;
     const Program program = random_training(seed, 24, loop);
     const Uses uses = uses_at(program, kGpu);
-    const Bytes room(program.touched_at(kGpu).count() * 6 / 10);
-    const double time = make_schedule(uses, room).time;
+    const Bytes space(program.touched_at(kGpu).count() * 6 / 10);
+    const double time = make_schedule(uses, space).time;
     for (const CoverWeights::Out out : {CoverWeights::Out::fresh, CoverWeights::Out::first}) {
       const CoverWeights one{.out = out};
-      const double alone = make_schedule(uses, room, std::span(&one, 1)).time;
+      const double alone = make_schedule(uses, space, std::span(&one, 1)).time;
       EXPECT_LE(time, alone) << "seed " << seed;
       better += time < alone ? 1 : 0;
     }
@@ -328,15 +328,15 @@ TEST(Schedule, IsTheShortestOfThoseThatAreMade) {
   EXPECT_GT(better, 20) << "neither of the two is the best of all";
 }
 
-TEST(Schedule, KeepsToTheRoomAndForgetsNothing) {
+TEST(Schedule, FitsTheSpaceAndForgetsNothing) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
     const Program program = random_training(seed, 24, loop);
     const Bytes all = program.touched_at(kGpu);
     for (const int64_t percent : {90, 70, 50, 30}) {
-      const Bytes room(all.count() * percent / 100);
-      const Schedule made = make_schedule(uses_at(program, kGpu), room);
-      Pager pager(program, room);
+      const Bytes space(all.count() * percent / 100);
+      const Schedule made = make_schedule(uses_at(program, kGpu), space);
+      Pager pager(program, space);
       int64_t births = loop.history.births();
       for (int period = 0; period < 4; ++period, births += program.births) pager.period(made.moves, births);
       EXPECT_EQ(pager.demanded_, 0) << "seed " << seed << ", " << percent << " %";
@@ -361,8 +361,8 @@ TEST(Schedule, WhatStaysIsNotAskedToLeave) {
 // schedules.
 class Tiers {
  public:
-  Tiers(const Program& program, const Schedule& gpu, const Schedule& host, Bytes room)
-      : program_(program), room_(room.count()) {
+  Tiers(const Program& program, const Schedule& gpu, const Schedule& host, Bytes space)
+      : program_(program), space_(space.count()) {
     moves_ = gpu.moves;
     moves_.insert(moves_.end(), host.moves.begin(), host.moves.end());
     std::stable_sort(moves_.begin(), moves_.end(),
@@ -381,7 +381,7 @@ class Tiers {
         for (size_t i = first; i < next; ++i)
           if (moves_[i].arrives == arrives) make(moves_[i], moves_[i].slot.name(births_before));
       }
-      ASSERT_LE(used_, room_) << "step " << step;
+      ASSERT_LE(used_, space_) << "step " << step;
     }
   }
 
@@ -416,14 +416,14 @@ class Tiers {
   }
 
   const Program& program_;
-  const int64_t room_;
+  const int64_t space_;
   std::vector<PlannedMove> moves_;
   int64_t used_ = 0;
   std::map<Name, int64_t> here_;  // Bytes of each block at the host.
   std::set<Name> below_;
 };
 
-TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
+TEST(Backing, FitsTheHostsSpaceAndReturnsBeforeItIsNeededAbove) {
   int read = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Loop loop;
@@ -434,9 +434,9 @@ TEST(Backing, KeepsToTheHostsRoomAndIsBackBeforeItIsWantedAbove) {
     const Uses backing = uses_of_backing(kHost, uses, {&gpu, 1});
     for (const int64_t percent : {60, 40, 30}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(percent) + " %");
-      const Bytes room(all.count() * percent / 100);
-      const Schedule host = make_backing_schedule(backing, room, {&gpu, 1});
-      Tiers tiers(program, gpu, host, room);
+      const Bytes space(all.count() * percent / 100);
+      const Schedule host = make_backing_schedule(backing, space, {&gpu, 1});
+      Tiers tiers(program, gpu, host, space);
       int64_t births = loop.history.births();
       for (int period = 0; period < 4; ++period, births += program.births) tiers.period(births);
       EXPECT_EQ(tiers.late, 0);

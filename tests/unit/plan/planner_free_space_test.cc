@@ -39,12 +39,12 @@ class Backed : public testing::Test {
     return counted;
   }
 
-  Bytes host_room_ = KiB(100);
-  ProgramTracker tracker_{[this](NodeId node) { return node == kGpu ? KiB(200) : host_room_; }, {}, kHost};
+  Bytes host_space_ = KiB(100);
+  ProgramTracker tracker_{[this](NodeId node) { return node == kGpu ? KiB(200) : host_space_; }, {}, kHost};
   std::vector<Name> blocks_;
 };
 
-TEST_F(Backed, WhatTheHostHasNoRoomForGoesOnAndComesBack) {
+TEST_F(Backed, BlocksThatTheHostCannotHoldGoToTheDiskAndComeBack) {
   std::map<std::pair<NodeId, bool>, int> ordered = orders();
   EXPECT_NEAR((ordered[{kGpu, true}]), 201, 8);
   EXPECT_NEAR((ordered[{kHost, true}]), 112, 20) << "from the disk, with some room for what is on its way";
@@ -54,18 +54,18 @@ TEST_F(Backed, WhatTheHostHasNoRoomForGoesOnAndComesBack) {
   EXPECT_EQ(told, tracker_.planner.cost().arriving.count()) << "of the GPU alone";
 }
 
-TEST_F(Backed, AnotherRoomAtTheHostIsAnotherPlan) {
+TEST_F(Backed, OtherFreeSpaceAtTheHostIsAnotherPlan) {
   ASSERT_NEAR((orders()[{kHost, true}]), 112, 20);
-  host_room_ = KiB(150);
+  host_space_ = KiB(150);
   EXPECT_NEAR((orders()[{kHost, true}]), 66, 20);
-  host_room_ = tracker_.planner.working_set().at(kHost);
+  host_space_ = tracker_.planner.working_set().at(kHost);
   EXPECT_EQ((orders()[{kHost, true}]), 0) << "all that is away fits there";
   EXPECT_GT((orders()[{kGpu, true}]), 0);
-  host_room_ = KiB(100);
+  host_space_ = KiB(100);
   EXPECT_NEAR((orders()[{kHost, true}]), 112, 20);
 }
 
-TEST_F(Backed, WhatAPeriodWantsOfTheHostIsTheMostThatIsAway) {
+TEST_F(Backed, TheWorkingSetAtTheHostIsTheMostThatIsAway) {
   EXPECT_EQ(tracker_.planner.working_set().at(kHost), WorkingSet::kUnknown);
   orders();
   EXPECT_TRUE(tracker_.planner.working_set().changed());
@@ -75,7 +75,7 @@ TEST_F(Backed, WhatAPeriodWantsOfTheHostIsTheMostThatIsAway) {
   EXPECT_LE(tracker_.planner.working_set().at(kHost), KiB(kBlocks - 200 + 16));
 }
 
-TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
+TEST_F(Backed, AFetchWithoutSpaceAtOneNodeDelaysNoneToAnother) {
   for (int i = 0; i < 3; ++i) period([](const Order&) {});
   int at_gpu = 0;
   int at_host = 0;
@@ -91,7 +91,7 @@ TEST_F(Backed, WhatFindsNoRoomAtOneNodeHoldsUpNobodyAtAnother) {
   EXPECT_LE(at_host, static_cast<int>(kBlocks));
 }
 
-TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
+TEST(Planner, WorkingSetIsItsRecentUsesOnceAFittingPeriodDoesNotReturn) {
   ProgramTracker it(KiB(100));
   std::vector<Name> weights;
   for (int i = 0; i < 400; ++i) weights.push_back(it.meet());
@@ -114,7 +114,7 @@ TEST(Planner, WantsWhatItUsedOfLateOnceWhatFitDoesNotComeBack) {
   EXPECT_GT(it.planner.working_set().at(kGpu), KiB(380));
 }
 
-TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
+TEST(Planner, WorkingSetIsWhatIsAliveAtOnceNotAllThatAPeriodMakes) {
   ProgramTracker it(MiB(1));
   std::vector<Name> weights;
   for (int i = 0; i < 10; ++i) weights.push_back(it.meet());
@@ -129,7 +129,7 @@ TEST(Planner, WantsWhatIsAliveAtATimeAndNotAllThatAPeriodMakes) {
   EXPECT_EQ(it.planner.working_set().at(kGpu), KiB(14));
 }
 
-TEST(Planner, GuessesWhatAProgramWithoutPeriodsWants) {
+TEST(Planner, EstimatesTheWorkingSetOfAProgramWithoutPeriods) {
   ProgramTracker it([](NodeId node) { return node == kGpu ? KiB(30) : KiB(100); }, {}, NodeId{1});
   EXPECT_EQ(it.planner.working_set().at(kGpu), WorkingSet::kUnknown);
   std::vector<Name> blocks;
@@ -179,23 +179,23 @@ int go_period(ProgramTracker& it, const std::vector<Name>& blocks, int count, in
   return orders;
 }
 
-TEST(Planner, AnotherRoomIsAnotherSchedule) {
-  Bytes room = KiB(6);
-  ProgramTracker it([&room](NodeId) { return room; });
+TEST(Planner, OtherFreeSpaceIsAnotherSchedule) {
+  Bytes space = KiB(6);
+  ProgramTracker it([&space](NodeId) { return space; });
   std::vector<Name> blocks;
   for (int i = 0; i < 100; ++i) blocks.push_back(it.meet());
   const auto periods = [&](int count) { return go_period(it, blocks, count, 65); };
-  room = KiB(65 * 90);
+  space = KiB(65 * 90);
   periods(5);
   EXPECT_GT(periods(3), 0);
   EXPECT_EQ(it.planner.cost().bound, KiB(65 * 10));
   EXPECT_EQ(it.planner.cost().shortage, KiB(65 * 10));
-  room = KiB(65 * 100);
+  space = KiB(65 * 100);
   periods(6);
   EXPECT_EQ(periods(6), 0) << "all of it fits";
   EXPECT_EQ(it.planner.cost().bound, Bytes(0));
   EXPECT_EQ(it.planner.cost().shortage, Bytes(0));
-  room = KiB(65 * 50);
+  space = KiB(65 * 50);
   periods(12);
   EXPECT_GT(periods(3), 0);
   it.planner.interrupt();
@@ -203,25 +203,25 @@ TEST(Planner, AnotherRoomIsAnotherSchedule) {
   EXPECT_GT(periods(6), 0) << "it is taken up again";
 }
 
-TEST(Planner, ARoomThatWentUpAndDownIsLookedAtAgainOnceItIsQuiet) {
-  Bytes room = KiB(400);
-  ProgramTracker it([&room](NodeId) { return room; });
+TEST(Planner, FreeSpaceThatWentUpAndDownIsLookedAtAgainOnceItIsSteady) {
+  Bytes space = KiB(400);
+  ProgramTracker it([&space](NodeId) { return space; });
   std::vector<Name> blocks;
   for (int i = 0; i < 500; ++i) blocks.push_back(it.meet());
   const auto periods = [&](int count) { return go_period(it, blocks, count, 1); };
   for (int i = 0; i < 60; ++i) {
-    room = KiB(i % 2 == 0 ? 300 : 400);
+    space = KiB(i % 2 == 0 ? 300 : 400);
     periods(1);
   }
-  room = KiB(500);
+  space = KiB(500);
   periods(20);
   EXPECT_EQ(periods(2), 0) << "all of it fits, and that was seen";
   periods(40);
-  room = KiB(300);
+  space = KiB(300);
   periods(4);
   const int orders = periods(1);
   EXPECT_GT(orders, 0);
-  room = KiB(400);
+  space = KiB(400);
   periods(4);
   EXPECT_LT(periods(1), orders * 3 / 4) << "soon, now";
 }

@@ -174,7 +174,7 @@ TEST(KnownProgram, TakesAPlanOfTheBackgroundOnce) {
   known->adopt(std::move(*plan));
   EXPECT_TRUE(known->is_planned());
   EXPECT_EQ(known->moves().size(), 1u);
-  EXPECT_FALSE(known->makes_dropped(3));
+  EXPECT_FALSE(known->makes_discarded(3));
 
   start();
   known->cancel_plan();

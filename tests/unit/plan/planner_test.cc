@@ -78,9 +78,9 @@ TEST(Planner, MovesWhatHasOutlivedManyNames) {
   EXPECT_EQ(period(), orders);
 }
 
-TEST(Planner, TellsWhatAPeriodCopiesOfWhom) {
-  Bytes room = KiB(150);
-  ProgramTracker it([&room](NodeId) { return room; });
+TEST(Planner, ReportsWhichPeriodsCopiesAreCounted) {
+  Bytes space = KiB(150);
+  ProgramTracker it([&space](NodeId) { return space; });
   std::vector<Name> weights;
   for (int i = 0; i < 200; ++i) weights.push_back(it.meet());
   const auto period = [&] {
@@ -100,7 +100,7 @@ TEST(Planner, TellsWhatAPeriodCopiesOfWhom) {
     EXPECT_EQ(each.leaving, KiB(1)) << "it is written, though what came last was a read";
   }
 
-  room = KiB(100);
+  space = KiB(100);
   period();
   EXPECT_TRUE(it.planner.moved().empty()) << "nobody has followed the new schedule yet";
   period();
@@ -140,8 +140,8 @@ class Timed : public ::testing::Test {
   }
 
   static constexpr double kAsked = 1e-6;
-  Bytes room_ = KiB(250);
-  ProgramTracker it_{[this](NodeId) { return room_; }};
+  Bytes space_ = KiB(250);
+  ProgramTracker it_{[this](NodeId) { return space_; }};
   std::vector<Name> weights_;
 };
 
@@ -155,7 +155,7 @@ TEST_F(Timed, AScheduleThatTakesLongerThanOnDemandIsSuspendedAndTriedAgain) {
   EXPECT_GT(planned, 100) << "it costs nothing any more";
 }
 
-TEST_F(Timed, WhileItIsSuspendedItIsNotMadeAnew) {
+TEST_F(Timed, ASuspendedScheduleIsNotReplaced) {
   EXPECT_GT(period(kAsked), 0);
   for (int i = 0; i < 10; ++i) period(kAsked * 1.5);
   ASSERT_EQ(period(kAsked), 0);
@@ -203,9 +203,9 @@ class PlannedInBackground : public ::testing::Test {
     for (const auto& job : std::exchange(jobs, {})) job();
   }
 
-  Bytes room = KiB(kBlocks - 500);
+  Bytes space = KiB(kBlocks - 500);
   std::vector<std::function<void()>> jobs;
-  ProgramTracker it{[this](NodeId) { return room; }, [this](auto job) { jobs.push_back(std::move(job)); }};
+  ProgramTracker it{[this](NodeId) { return space; }, [this](auto job) { jobs.push_back(std::move(job)); }};
   std::vector<Name> blocks;
 };
 
@@ -232,7 +232,7 @@ TEST_F(PlannedInBackground, TheOldScheduleHoldsUntilThereIsAnother) {
   do_jobs();
   period();
   const int orders = period();
-  room = KiB(kBlocks - 1000);
+  space = KiB(kBlocks - 1000);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(period(), orders);
   ASSERT_EQ(jobs.size(), 1u);
   do_jobs();
@@ -241,12 +241,12 @@ TEST_F(PlannedInBackground, TheOldScheduleHoldsUntilThereIsAnother) {
   EXPECT_EQ(it.planner.cost().bound, KiB(1000));
 }
 
-TEST_F(PlannedInBackground, AnotherRoomMeanwhileWaitsForTheScheduleThatIsBeingMade) {
+TEST_F(PlannedInBackground, OtherFreeSpaceWaitsForTheScheduleInProgress) {
   for (int i = 0; i < 3; ++i) period();
   do_jobs();
   for (int i = 0; i < 2; ++i) period();
   for (const int64_t less : {1000, 1500, 2000}) {
-    room = KiB(kBlocks - less);
+    space = KiB(kBlocks - less);
     for (int i = 0; i < 5; ++i) period();
   }
   EXPECT_EQ(jobs.size(), 1u);
@@ -269,7 +269,7 @@ TEST_F(PlannedInBackground, WhereTheProgramHasLeftItIsFoundWhenItComesBack) {
 
 TEST_F(PlannedInBackground, AProgramThatFitsIsNotFollowed) {
   // The period touches all of it, and little of it is alive at once.
-  room = KiB(kBlocks - 1);
+  space = KiB(kBlocks - 1);
   const auto period_that_fits = [&] {
     for (size_t i = 0; i < kBlocks / 2; ++i) {
       const Name first = it.meet();
@@ -291,7 +291,7 @@ TEST_F(PlannedInBackground, AProgramThatFitsIsNotFollowed) {
   EXPECT_LE(looks, 7u) << "the later the more often it was";
 }
 
-TEST_F(PlannedInBackground, WhatWasInterruptedIsPlannedAnew) {
+TEST_F(PlannedInBackground, AnInterruptedPlanIsPlannedAgain) {
   for (int i = 0; i < 3; ++i) period();
   it.planner.interrupt();
   do_jobs();  // Their result is discarded.
@@ -302,7 +302,7 @@ TEST_F(PlannedInBackground, WhatWasInterruptedIsPlannedAnew) {
 }
 
 TEST_F(PlannedInBackground, AJobMayEndBehindThePlanner) {
-  auto planner = std::make_unique<ProgramTracker>([this](NodeId) { return room; },
+  auto planner = std::make_unique<ProgramTracker>([this](NodeId) { return space; },
                                                   [this](auto job) { jobs.push_back(std::move(job)); });
   std::vector<Name> its;
   for (int64_t i = 0; i < kBlocks; ++i) its.push_back(planner->meet());

@@ -99,9 +99,9 @@ int64_t most_alive(const Program& program) {
   return *std::max_element(uses.alive.begin(), uses.alive.end());
 }
 
-int64_t dropped(const Schedule& schedule) {
+int64_t discarded(const Schedule& schedule) {
   return std::count_if(schedule.moves.begin(), schedule.moves.end(),
-                       [](const PlannedMove& move) { return move.drops; });
+                       [](const PlannedMove& move) { return move.discards; });
 }
 
 TEST(Recomputed, IsWhatAPureOperatorMadeOfWhatIsStillThere) {
@@ -132,15 +132,15 @@ TEST(Recomputed, IsNotTakenWhereCopiesCostNothing) {
   const Program program = Training(std::vector<Sizes>(16, {100, 200, 300}), 1e-3).program();
   ASSERT_TRUE(program.is_timed());
   const Uses uses = uses_at(program, kGpu, kSpeed);
-  const Bytes room(most_alive(program) * 9 / 10);
-  const Schedule plain = make_schedule(uses, room);
+  const Bytes space(most_alive(program) * 9 / 10);
+  const Schedule plain = make_schedule(uses, space);
   ASSERT_FALSE(plain.moves.empty());
   EXPECT_EQ(plain.time, static_cast<double>(uses.touched.back())) << "copies hide";
   const Program without = with_recomputed(program, may_be_recomputed(program, kGpu));
-  const Schedule nothing = make_schedule(uses_at(without, kGpu, kSpeed), room);
+  const Schedule nothing = make_schedule(uses_at(without, kGpu, kSpeed), space);
   EXPECT_TRUE(nothing.moves.empty());
-  EXPECT_GT(nothing.time, plain.time) << "what is computed again takes its time";
-  EXPECT_EQ(dropped(schedule_with_recompute(program, uses, room)), 0);
+  EXPECT_GT(nothing.time, plain.time) << "a recompute takes its time";
+  EXPECT_EQ(discarded(schedule_with_recompute(program, uses, space)), 0);
 }
 
 TEST(Recomputed, IsTakenWhereThatIsFasterThanCopies) {
@@ -150,18 +150,18 @@ TEST(Recomputed, IsTakenWhereThatIsFasterThanCopies) {
     const Program program = training.program();
     const int64_t alive = most_alive(program);
     for (const int64_t percent : {90, 70, 50}) {
-      const Bytes room(alive * percent / 100);
-      const Schedule plain = make_schedule(uses_at(program, kGpu), room);
-      const Schedule made = schedule_with_recompute(program, uses_at(program, kGpu), room);
+      const Bytes space(alive * percent / 100);
+      const Schedule plain = make_schedule(uses_at(program, kGpu), space);
+      const Schedule made = schedule_with_recompute(program, uses_at(program, kGpu), space);
       EXPECT_LE(made.time, plain.time) << "seed " << seed << ", " << percent << " %";
-      EXPECT_EQ(dropped(plain), 0);
-      faster += dropped(made) > 0 && made.arriving < plain.arriving ? 1 : 0;
-      Pager pager(program, room);
+      EXPECT_EQ(discarded(plain), 0);
+      faster += discarded(made) > 0 && made.arriving < plain.arriving ? 1 : 0;
+      Pager pager(program, space);
       int64_t births = training.births();
       for (int period = 0; period < 4; ++period, births += program.births) pager.period(made.moves, births);
       EXPECT_EQ(pager.demanded_, 0) << "seed " << seed << ", " << percent << " %";
       EXPECT_EQ(pager.evicted_, 0) << "seed " << seed << ", " << percent << " %";
-      EXPECT_EQ(pager.recomputed_, 4 * dropped(made)) << "seed " << seed << ", " << percent << " %";
+      EXPECT_EQ(pager.recomputed_, 4 * discarded(made)) << "seed " << seed << ", " << percent << " %";
       if (HasFatalFailure()) return;
     }
   }
@@ -174,17 +174,17 @@ TEST(Recomputed, WhatMovesBesideItKeepsItsName) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     Training training(by_chance(seed, 24), 0, 4000);
     const Program program = training.program();
-    const Bytes room(most_alive(program) / 2);
-    const Schedule made = schedule_with_recompute(program, uses_at(program, kGpu), room);
+    const Bytes space(most_alive(program) / 2);
+    const Schedule made = schedule_with_recompute(program, uses_at(program, kGpu), space);
     const auto is_of_the_period_before = [&](const PlannedMove& move) {
       return !move.slot.lasting && move.slot.number < 1;
     };
-    if (dropped(made) == 0 || std::none_of(made.moves.begin(), made.moves.end(), is_of_the_period_before))
+    if (discarded(made) == 0 || std::none_of(made.moves.begin(), made.moves.end(), is_of_the_period_before))
       continue;
     ++tried;
     for (const PlannedMove& move : made.moves)
       EXPECT_TRUE(move.slot.lasting || move.slot.number > -program.births) << move.slot.number;
-    Pager pager(program, room);
+    Pager pager(program, space);
     int64_t births = training.births();
     for (int period = 0; period < 4; ++period, births += program.births) pager.period(made.moves, births);
     EXPECT_EQ(pager.demanded_, 0) << "seed " << seed;
@@ -238,7 +238,7 @@ TEST(Recomputed, IsNothingThatIsCopiedSooner) {
       << "65 times as many bytes, at 2 x 30 of a copy's";
 }
 
-TEST(Recomputed, IsNotMadeOfWhatIsMadeAgain) {
+TEST(Recomputed, IsNotComputedFromRecomputedBlocks) {
   const auto all = may_be_recomputed(Small(6, false, true).program, kGpu);
   ASSERT_EQ(all.size(), 1u) << "the second is made of the first, which dies before besides";
   EXPECT_EQ(all[0].slot.number, 2);

@@ -260,7 +260,7 @@ TEST_F(GuardTest, TheWatcherReplacesAKilledRunner) {
 
 // The runner and its watcher are killed: a waiting caller replaces them, and so does a job that ends without
 // a runner.
-TEST_F(GuardTest, WhoeverComesReplacesAKilledRunner) {
+TEST_F(GuardTest, TheNextCommandReplacesAKilledRunner) {
   const JobId id = add(shell("while [ ! -e " + path("go") + " ]; do sleep 0.02; done"));
   ASSERT_TRUE(soon([&] { return look(directory_->life(id, 1)).began.has_value(); }));
   kill_runner_and_watcher();

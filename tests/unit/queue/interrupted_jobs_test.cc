@@ -78,7 +78,7 @@ class InterruptedJobsTest : public QueueFixture {
   }
 };
 
-TEST_F(InterruptedJobsTest, WhoListsIsToldAndItIsWrittenDown) {
+TEST_F(InterruptedJobsTest, AListingReportsAndStoresIt) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   Store store = this->store();
@@ -88,14 +88,14 @@ TEST_F(InterruptedJobsTest, WhoListsIsToldAndItIsWrittenDown) {
   EXPECT_EQ(good(queue_.show(id)).reason, "nobody saw it end: its supervisor was killed");
 }
 
-TEST_F(InterruptedJobsTest, WhoShowsIsTold) {
+TEST_F(InterruptedJobsTest, ShowReportsIt) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   EXPECT_EQ(good(queue_.show(id)).state, State::interrupted);
   EXPECT_EQ(good(store().line(id)).state, State::interrupted);
 }
 
-TEST_F(InterruptedJobsTest, WhoListsWhatHasEndedIsTold) {
+TEST_F(InterruptedJobsTest, AListingOfEndedJobsReportsIt) {
   const JobId id = add(shell("sleep 60"));
   kill_all(id);
   const auto ended = good(queue_.ended_last(5));
@@ -103,7 +103,7 @@ TEST_F(InterruptedJobsTest, WhoListsWhatHasEndedIsTold) {
   EXPECT_EQ(ended[0].id, id);
 }
 
-TEST_F(InterruptedJobsTest, ReadingLetsWhatWaitsGoOn) {
+TEST_F(InterruptedJobsTest, ReadingLetsWaitingJobsProceed) {
   ASSERT_TRUE(queue_.set_cpu_slots(1).ok());
   const JobId id = add(shell("sleep 60"));
   ASSERT_TRUE(soon([&] { return supervisor(id) > 0; }));

@@ -111,7 +111,7 @@ TEST_F(PruneTest, OutputOfEveryAttemptGoes) {
   EXPECT_TRUE(std::filesystem::is_empty(outer_.path() / "output"));
 }
 
-TEST_F(PruneTest, OutputThatSomebodyHasOpenStays) {
+TEST_F(PruneTest, OutputThatAProcessHasOpenStays) {
   const JobId read = ended(), written = ended(), none = ended();
   const int reader = open(output(read).c_str(), O_RDONLY | O_CLOEXEC);
   const int writer = open(output(written).c_str(), O_WRONLY | O_CLOEXEC);

@@ -211,7 +211,7 @@ TEST_F(QueueTest, CancelsAllOrNone) {
   EXPECT_EQ(state(id), State::queued);
 }
 
-TEST_F(QueueTest, PausesOneJobAndLetsItGoOn) {
+TEST_F(QueueTest, PausesOneJobAndResumesIt) {
   const JobId id = add(shell("while [ ! -e " + go().string() + " ]; do echo up; sleep 0.01; done"));
   ASSERT_TRUE(soon([&] { return output(id).size() > 4; }));
   ASSERT_TRUE(queue_.pause({id}).ok());

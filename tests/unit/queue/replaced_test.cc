@@ -68,7 +68,7 @@ class ReplacedTest : public TemporaryQueueDirectoryTest {
   std::optional<std::future<Result<bool>>> mending_;
 };
 
-TEST_F(ReplacedTest, WhatIsLostWhileItIsOpenedIsNotMadeAnew) {
+TEST_F(ReplacedTest, ADatabaseLostWhileItIsOpenedIsNotCreatedAgain) {
   for (const bool removed : {false, true}) {
     const At at("database looked at", [&] {
       const std::string file = directory_->database();
@@ -112,7 +112,7 @@ TEST_F(ReplacedTest, AJobThatIsAddedWhileOthersMendIsKept) {
   EXPECT_EQ(good(another.show(added)).id, added);
 }
 
-TEST_F(ReplacedTest, WhoWaitsFollowsToTheNewDatabase) {
+TEST_F(ReplacedTest, AWaitFollowsToTheNewDatabase) {
   Queue queue = outer_.queue();
   overwrite_the_first_page();
   ASSERT_TRUE(good(mend(*directory_)));

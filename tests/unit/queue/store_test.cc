@@ -344,7 +344,7 @@ TEST(Measure, OfItsFullestGpu) {
 }
 
 // SQLite's locks belong to the process, and end when it closes any descriptor of the file.
-TEST_F(StoreTest, WhoLooksAtTheFileKeepsItsLocks) {
+TEST_F(StoreTest, AReadOfTheFileKeepsItsLocks) {
   Store ours = good(Store::open(*directory_, Durable::processes));
   (void)good(ours.add(spec()));
   struct flock question {};

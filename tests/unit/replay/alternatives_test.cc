@@ -165,10 +165,10 @@ TEST(Trips, OverlapKernelsAsFarAsTheyMayBegin) {
   EXPECT_NEAR(seconds(away(true, 2)), 5, 1e-9) << "it is not out before the third kernel ends";
   EXPECT_EQ(cost(program, away(true, 2), kLink, MiB(2)).in, MiB(2));
   EXPECT_EQ(cost(program, away(true, 2), kLink, MiB(2)).out, MiB(2));
-  EXPECT_EQ(least_room(program, away(true, 2)), MiB(2));
+  EXPECT_EQ(least_space(program, away(true, 2)), MiB(2));
 }
 
-TEST(Trips, WaitForRoomThatCopiesGive) {
+TEST(Trips, WaitForMemoryThatCopiesFree) {
   std::vector<Tensor> tensors;
   for (const int64_t step : kSteps) {
     tensors.push_back(
@@ -182,8 +182,8 @@ TEST(Trips, WaitForRoomThatCopiesGive) {
     course.trips.push_back(
         {.tensor = 2 * step, .leaves = begin, .copied = true, .returns = begin + 3, .from = begin + 1});
   }
-  EXPECT_EQ(least_room(program, {}), MiB(4));
-  EXPECT_EQ(least_room(program, course), MiB(2));
+  EXPECT_EQ(least_space(program, {}), MiB(4));
+  EXPECT_EQ(least_space(program, course), MiB(2));
   // Kernels run at 0 to 1, 3 to 4, 4 to 5 and 6 to 7; copies run out until 3 and in until 6.
   EXPECT_NEAR(cost(program, course, kLink, MiB(2)).seconds / kMs, 7, 1e-9);
   // The second kernel need not wait, but the copy in follows the copy out: 1 to 3, 3 to 5; kernel 5 to 6.
@@ -194,7 +194,7 @@ TEST(Trips, OfWhatTheHostMakesComeWhileItMakesTheRest) {
   const RecordedProgram program = used_at_first();
   Course course = away(false, 0);
   for (TensorTrip& trip : course.trips) {
-    trip.keeps_room = true;
+    trip.keeps_memory = true;
     trip.of_host = 0.5;
   }
   course.host_seconds = 10 * kMs;
@@ -205,7 +205,7 @@ TEST(Trips, OfWhatTheHostMakesComeWhileItMakesTheRest) {
 
 TEST(Alternatives, MoveNothingWhereAllFits) {
   const RecordedProgram program = training(4, {.activation = 4});
-  const Bytes all = least_room(program, {});
+  const Bytes all = least_space(program, {});
   EXPECT_EQ(all, MiB(8 + 20 + 1))
       << "in the first backward operator: two activations' gradients, three saved";
   const Alternatives found = alternatives(program, kLink, all);
@@ -283,13 +283,13 @@ TEST(Alternatives, GradientsThatLastGoToTheHostInEachStep) {
   EXPECT_NEAR(found.cost->seconds / kMs, 3 + 1 + 131.0 * (1 << 20) / kHostBandwidth / kMs, 1e-6);
 }
 
-TEST(Alternatives, MoveNoMoreModulesThanTheRoomAsksFor) {
+TEST(Alternatives, MoveNoMoreModulesThanTheSpaceRequires) {
   const RecordedProgram program = training(8, {.parameter = 4, .state = 4, .activation = 0});
   Bytes before = GiB(1);
-  for (const int64_t room : {12, 40, 60, 80, 96}) {
-    const Alternative found = alternatives(program, kLink, MiB(room)).modules;
-    ASSERT_TRUE(found.cost.has_value()) << room;
-    EXPECT_LT(found.cost->in, before) << room;
+  for (const int64_t space : {12, 40, 60, 80, 96}) {
+    const Alternative found = alternatives(program, kLink, MiB(space)).modules;
+    ASSERT_TRUE(found.cost.has_value()) << space;
+    EXPECT_LT(found.cost->in, before) << space;
     before = found.cost->in;
   }
   EXPECT_EQ(before, Bytes(0)) << "all fits";
@@ -366,12 +366,12 @@ TEST(Alternatives, OfAnyProgramFitWhereTheySayAndNoFasterThanItsParts) {
     const Parts& step = program.steps[2];
     for (int64_t at = step.begin; at < step.optimizer; ++at)
       kernels += program.kernels[static_cast<size_t>(at)];
-    const int64_t all = least_room(program, {}).count();
-    for (const int64_t room : {all, all * 3 / 4, all / 2, all / 4}) {
-      const Alternatives found = alternatives(program, kLink, Bytes(room));
+    const int64_t all = least_space(program, {}).count();
+    for (const int64_t space : {all, all * 3 / 4, all / 2, all / 4}) {
+      const Alternatives found = alternatives(program, kLink, Bytes(space));
       for (const Alternative* each : {&found.modules, &found.activations, &found.optimizer}) {
         EXPECT_LE(each->least, Bytes(all));
-        EXPECT_EQ(each->cost.has_value(), each->least <= Bytes(room)) << program_number;
+        EXPECT_EQ(each->cost.has_value(), each->least <= Bytes(space)) << program_number;
         if (!each->cost) continue;
         EXPECT_GE(each->cost->seconds, kernels - 1e-9) << program_number;
         EXPECT_GE(

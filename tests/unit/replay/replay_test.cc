@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "replay/comparison.h"
-#include "replay/laps.h"
+#include "replay/more_steps.h"
 #include "replay/offline.h"
 #include "replay/player.h"
 #include "support/parsed_record.h"

@@ -97,7 +97,7 @@ TEST(Truth, AModelThatIsRightPlansAsTheGpuItself) {
 }
 
 // The truth decides the GPU's times, whichever model the plans come from.
-TEST(Truth, KernelsTakeWhatTheyTakeWhoeverPlans) {
+TEST(Truth, KernelsTakeTheSameTimeUnderEveryPlanner) {
   const AccessRecord model = parsed(unlike_kernels(3));
   const AccessRecord truth = with_true_kernels(model, Truth(3));
   const std::vector<double> all = {1};

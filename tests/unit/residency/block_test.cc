@@ -32,7 +32,7 @@ TEST(ReplicaWord, PinsWhatIsValidAndOpenOnly) {
   }
 }
 
-TEST(ReplicaWord, I3IsNotClosedWhileSomebodyPinsIt) {
+TEST(ReplicaWord, I3IsNotClosedWhileItIsPinned) {
   ReplicaWord word;
   word.set_state(ReplicaState::owned);
   ASSERT_TRUE(word.try_pin(true));
@@ -64,7 +64,7 @@ TEST(ReplicaWord, ChangesItsStateAndKeepsPinsAndFlag) {
   EXPECT_TRUE(word.is_closed());
 }
 
-TEST(ReplicaWord, LendsWhatNoOperatorWrites) {
+TEST(ReplicaWord, SharesWhatNoOperatorWrites) {
   ReplicaWord word;
   word.set_state(ReplicaState::owned);
   ASSERT_TRUE(word.try_pin(true));

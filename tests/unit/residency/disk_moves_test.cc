@@ -65,7 +65,7 @@ class Gate {
 };
 
 // 4 reads of the disk and 4 copies to the GPU, while the program does nothing at all.
-TEST(DiskMoves, WhatIsAskedForFromADiskGoesOnByItself) {
+TEST(DiskMoves, AFetchFromADiskContinuesByItself) {
   MachineOptions options = with_disk();
   options.disk_calls = Gate::calls();
   Machine machine(options);
@@ -415,7 +415,7 @@ TEST(DiskMoves, WhatLeavesNextIsWrittenToTheDiskAhead) {
 }
 
 // A disk copies whole blocks, so a copy that a GPU began in parts and released begins again.
-TEST(DiskMoves, WhatADiskTakesOverBeginsAnew) {
+TEST(DiskMoves, AMoveThatADiskTakesOverRestarts) {
   Machine machine({.budget = KiB(256),
                    .host_budget = KiB(256),
                    .disk_budget = MiB(4),

@@ -300,7 +300,7 @@ TEST(Engine, ObserversLearnOfMemoryBeforeItIsUsedAndBeforeItGoes) {
   EXPECT_TRUE(known.empty());
 }
 
-TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeLetsItGo) {
+TEST(Engine, I12AnEscapedReplicaStaysUntilTheProbeReleasesIt) {
   Machine machine({.accelerators = 2, .budget = Bytes(2 * kSize)});
   bool held = true;
   machine->set_observers({.escapes = [&](Block&, NodeId) { return held; }});

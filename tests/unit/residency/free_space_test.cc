@@ -104,7 +104,7 @@ TEST(FreeSpace, ADiskIsOfferedOnlyWhereSomethingCouldLeave) {
 }
 
 // The least recently used block does not fit on the disk; a smaller one does, and a spare needs no space.
-TEST_P(FreeSpaceTest, WhatADiskHasNoRoomForStaysAndSmallerOnesLeave) {
+TEST_P(FreeSpaceTest, BlocksThatTheDiskCannotHoldStayAndSmallerOnesAreEvicted) {
   constexpr size_t kLarge = 3 * kSize;
   Machine machine({.budget = Bytes(3 * kSize),
                    .host_budget = Bytes(5 * kSize),
@@ -292,7 +292,7 @@ TEST(FreeSpace, APeerKeepsAQuarterOfItsBudgetForItself) {
 
 // Both kernels began while there was free space, so neither has the admission: the last one to ask fails, and
 // the other goes on.
-TEST(FreeSpace, KernelsThatWaitForEachOthersRoomDoNotWaitForEver) {
+TEST(FreeSpace, KernelsThatWaitForEachOthersMemoryDoNotDeadlock) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
@@ -330,7 +330,7 @@ struct Escaped {
   std::vector<Block*> blocks;
 };
 
-TEST(FreeSpace, I12WhatHadEscapedLeavesOnceItIsLetGo) {
+TEST(FreeSpace, I12AnEscapedReplicaIsEvictedOnceItIsReleased) {
   Escaped it;
   EXPECT_EQ(it.machine->device(it.node).allocate(Bytes(kSize)).status().code(), Code::out_of_memory);
   it.held = false;
@@ -338,7 +338,7 @@ TEST(FreeSpace, I12WhatHadEscapedLeavesOnceItIsLetGo) {
   EXPECT_FALSE(it.machine->table().has_replica(*it.blocks[0], it.node));
 }
 
-TEST(FreeSpace, I12EvictingAllTakesWhatWasLetGo) {
+TEST(FreeSpace, I12EvictingAllTakesReleasedEscapedReplicas) {
   Escaped it;
   ASSERT_TRUE(it.machine->evictor().evict_all().ok());
   EXPECT_TRUE(it.machine->table().has_replica(*it.blocks[0], it.node));
@@ -361,7 +361,7 @@ TEST_P(FreeSpaceTest, HostMemoryThatCopiesStillReadIsWaitedFor) {
   check_and_destroy(machine, blocks, machine.sim());
 }
 
-TEST_P(FreeSpaceTest, WhoFindsNoRoomWaitsForWhatIsLent) {
+TEST_P(FreeSpaceTest, AThreadWithoutSpaceWaitsForAsyncPins) {
   Machine machine({.budget = Bytes(2 * kSize), .visibility = GetParam()});
   const NodeId node = machine.sim();
   const std::vector<Block*> blocks = fill(machine, node, 2);
@@ -400,7 +400,7 @@ TEST(FreeSpace, HostMemoryThatACopyStillReadIsCountedUntilItIsDone) {
   machine->destroy(block);
 }
 
-TEST(FreeSpace, CountingCanStartAnew) {
+TEST(FreeSpace, CountingCanRestart) {
   Machine machine({.budget = Bytes(2 * kSize)});
   const std::vector<Block*> blocks = fill(machine, machine.sim(), 4);
   ASSERT_TRUE(machine.read(*blocks[0], machine.sim()).ok());

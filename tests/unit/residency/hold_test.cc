@@ -56,7 +56,7 @@ TEST_P(WriterTest, AHintWaitsForTheOperatorThatWrites) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, WriterTest, testing::Values(Target::peer, Target::host, Target::disk));
 
-TEST(Hold, WhoeverWouldWaitForItselfIsToldAtOnce) {
+TEST(Hold, AThreadThatWouldWaitForItselfFailsAtOnce) {
   Machine machine({.accelerators = 2});
   const Watchdog watchdog(std::chrono::seconds(20));
   Block* block = machine.make(machine.sim(0), pattern(kSize, 1)).value();

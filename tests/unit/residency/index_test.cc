@@ -79,7 +79,7 @@ TEST(VictimIndex, FewSmallOnesStay) {
   for (Block* block : {small, large}) machine->destroy(block);
 }
 
-TEST(VictimIndex, ManySmallOnesLeaveInTheirTurn) {
+TEST(VictimIndex, ManySmallBlocksAreEvictedInOrder) {
   Machine machine({.accelerators = 1, .budget = MiB(1)});
   const NodeId node = machine.sim();
   std::vector<Block*> blocks;
@@ -117,7 +117,7 @@ TEST(VictimIndex, InACircleMostStays) {
       << "10 in 9 passes is the best that can be";
 }
 
-TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
+TEST(VictimIndex, WhatIsUsedTwiceAPeriodIsNotKnownInBetween) {
   Machine machine({.budget = MiB(1)});
   Block* block = machine.make(machine.sim(), pattern(4096, 1)).value();
   Block* other = machine.make(machine.sim(), pattern(4096, 2)).value();
@@ -141,7 +141,7 @@ TEST(VictimIndex, WhatIsUsedTwiceARoundIsNotKnownInBetween) {
 }
 
 // The copy of a dirty block would have to wait for its last user, and the next kernel for the copy.
-TEST(VictimIndex, WhatIsDirtyLeavesInItsTurn) {
+TEST(VictimIndex, DirtyBlocksAreEvictedInOrder) {
   EXPECT_EQ(fetches_of_a_circle(make_reuse_distance_policy, true), 10);
 }
 

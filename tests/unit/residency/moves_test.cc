@@ -33,7 +33,7 @@ TEST(Moves, TheTableHasNoWayBack) {
 
 // The engine takes space from the last hint without a copy, then from planned moves, and never from finished
 // ones.
-TEST(Links, TheLastHintGivesItsRoomUpFirst) {
+TEST(Links, TheLastHintGivesUpItsMemoryFirst) {
   Machine machine;
   Block* block = machine->create(Bytes(kSize));
   const auto waiting = [&](Priority priority) {
@@ -98,7 +98,7 @@ TEST(Moves, OperatorsTakeWaitingMovesOn) {
 }
 
 // Waiting moves also go on without an operator, on a device that reports no completion.
-TEST(Moves, WhatWaitsForALinkGoesOnByItself) {
+TEST(Moves, AMoveThatWaitsForALinkContinuesByItself) {
   Machine machine({.budget = KiB(256), .links = kInParts, .unseen = true});
   machine->mover().thread().start();
   std::vector<Block*> hints = at_host(machine, 4, 3 * kSize);
@@ -240,7 +240,7 @@ TEST(Moves, AWriterEndsTheMoveIntoAnotherNode) {
 }
 
 // The engine takes the space of the last hints before it refuses an allocation.
-TEST(Moves, HintsThatWaitGiveTheirRoomUp) {
+TEST(Moves, WaitingHintsGiveUpTheirMemory) {
   Machine machine({.budget = KiB(32), .links = kOneAtATime});
   std::vector<Block*> hints = at_host(machine, 8);
   for (Block* block : hints) ASSERT_TRUE(machine->requests().prefetch(*block, machine.sim()).ok());

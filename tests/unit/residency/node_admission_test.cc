@@ -12,7 +12,7 @@
 namespace innkeeper::test {
 namespace {
 
-TEST(NodeAdmission, OperatorsTakeTurnsOnceANodeIsHalfFull) {
+TEST(NodeAdmission, OperatorsAreAdmittedOneByOneOnceANodeIsHalfFull) {
   Machine machine({.budget = Bytes(4 * kSize)});
   const NodeId node = machine.sim();
   std::atomic<int> inside{0};

@@ -79,7 +79,7 @@ TEST_F(NurseryTable, HasSoManyPlacesAndGivesEachBlockOutOnce) {
   EXPECT_EQ(add_from(0), Nursery::kPlaces);
 }
 
-TEST_F(NurseryTable, NobodyFindsABlockThatDiesButAMarkUntilItsBytesAreBack) {
+TEST_F(NurseryTable, ADyingBlockIsAMarkUntilItsBytesAreFree) {
   ASSERT_TRUE(table_.add(*blocks_[0]));
   ASSERT_TRUE(table_.begin_death(*blocks_[0], machine_.host()));
   EXPECT_FALSE(table_.take(*blocks_[0]));
@@ -114,7 +114,7 @@ TEST(Nursery, ABirthAndADeathDoNotWaitForTheLock) {
   destroy_all(machine, {first});
 }
 
-TEST(Nursery, WhoFindsNoPlaceTakesAllIn) {
+TEST(Nursery, AResultWithoutAPlaceDrainsTheNursery) {
   Machine machine;
   const NodeId node = machine.host();
   std::vector<Block*> blocks;
@@ -128,7 +128,7 @@ TEST(Nursery, WhoFindsNoPlaceTakesAllIn) {
   destroy_all(machine, blocks);
 }
 
-TEST(Nursery, WhoLooksAtTheBooksFindsThem) {
+TEST(Nursery, AReaderOfTheBooksFindsThem) {
   Machine machine;
   const NodeId node = machine.sim();
   Block* const first = born(machine, node);
@@ -142,7 +142,7 @@ TEST(Nursery, WhoLooksAtTheBooksFindsThem) {
   destroy_all(machine, {first, second});
 }
 
-TEST(Nursery, WhoSeesABlocksMemoryHearsThatItGoes) {
+TEST(Nursery, TheMemoryObserverLearnsOfTheirEnd) {
   Machine machine;
   const NodeId node = machine.sim();
   Block* told = nullptr;
@@ -164,7 +164,7 @@ TEST(Nursery, WhoSeesABlocksMemoryHearsThatItGoes) {
 
 // ---------------------------------------------------------------- free space
 
-TEST(Nursery, WhoNeedsRoomEvictsThem) {
+TEST(Nursery, AThreadThatNeedsSpaceEvictsThem) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
   std::vector<Block*> blocks;
@@ -179,7 +179,7 @@ TEST(Nursery, WhoNeedsRoomEvictsThem) {
   destroy_all(machine, blocks);
 }
 
-TEST(Nursery, AllMayLeaveWhereABudgetShrinksOrTheDeviceHasNoRoom) {
+TEST(Nursery, AllMayBeEvictedIfABudgetShrinksOrTheDeviceIsFull) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
   std::vector<Block*> blocks{born(machine, node, 4096), born(machine, node, 4096)};
@@ -199,7 +199,7 @@ TEST(Nursery, AllMayLeaveWhereABudgetShrinksOrTheDeviceHasNoRoom) {
   destroy_all(machine, blocks);
 }
 
-TEST(Nursery, WhoIsToldThatThereIsNoRoomIsToldOfThem) {
+TEST(Nursery, AnOutOfMemoryErrorCountsThem) {
   Machine machine({.budget = KiB(64)});
   Block* const block = born(machine, machine.sim(), 4096);
   const Status refused = machine->device(machine.sim()).allocate(KiB(65)).status();
@@ -207,7 +207,7 @@ TEST(Nursery, WhoIsToldThatThereIsNoRoomIsToldOfThem) {
   destroy_all(machine, {block});
 }
 
-TEST(Nursery, WhereRoomIsShortEachIsListedAtOnce) {
+TEST(Nursery, WhereSpaceIsShortEachResultIsListedAtOnce) {
   Machine machine({.budget = KiB(64)});
   const NodeId node = machine.sim();
   Block* const large = born(machine, node, 40 * 1024);  // More than half of the budget.
@@ -219,7 +219,7 @@ TEST(Nursery, WhereRoomIsShortEachIsListedAtOnce) {
 }
 
 // Otherwise the late operator could end unseen, and the engine would report its space as unowned.
-TEST(Nursery, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
+TEST(Nursery, AResultBornDuringASearchForSpaceWaitsForItsEnd) {
   Machine machine({.budget = KiB(64), .policy = make_meddling_policy});
   const NodeId node = machine.sim();
   Block* const first = born(machine, node, 4096);
@@ -242,7 +242,7 @@ TEST(Nursery, WhoIsBornWhileRoomIsLookedForWaitsForTheLook) {
 }
 
 // A searching thread finds the block gone, but its bytes not yet free.
-TEST(Nursery, ARequestWaitsForTheRoomOfOneThatEnds) {
+TEST(Nursery, ARequestWaitsForTheMemoryOfABlockThatEnds) {
   Machine machine({.budget = KiB(64)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();

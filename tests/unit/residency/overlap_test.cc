@@ -86,7 +86,7 @@ TEST_F(Overlap, KernelsDoNotWaitForAnEviction) {
 
 // An evicted block makes space for an arriving one: the copy in starts when the copy out has ended, and no
 // sooner.
-TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
+TEST_F(Overlap, MemoryIsFreeWhenTheCopyOutIsDone) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
   Block* second = make(2);  // Evicts the first block.
@@ -101,7 +101,7 @@ TEST_F(Overlap, RoomIsThereWhenTheCopyOutIsThrough) {
 }
 
 // A clean block leaves without a copy, but not under the kernel that reads it.
-TEST_F(Overlap, RoomOfACleanBlockIsThereWhenItsLastReaderIsThrough) {
+TEST_F(Overlap, MemoryOfACleanBlockIsFreeWhenItsLastReaderIsDone) {
   ASSERT_TRUE(machine_->set_budget(node_, Bytes(kSize)).ok());
   Block* first = make(1);
   Block* second = make(2);                         // Evicts the first block.

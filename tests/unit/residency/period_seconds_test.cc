@@ -58,7 +58,7 @@ TEST(PeriodSeconds, AreThoseOfCopiesWhereTheyTakeLonger) {
   EXPECT_GE(period.seconds, period.seconds_bound);
 }
 
-TEST(PeriodSeconds, AreUnknownWhereNobodyMeasuresThem) {
+TEST(PeriodSeconds, AreUnknownWithoutAMeasurement) {
   const PeriodStats period = period_of({.measured = false}, 1e-3);
   EXPECT_GT(period.bytes_bound, 0);
   EXPECT_EQ(period.seconds, 0);

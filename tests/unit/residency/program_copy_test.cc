@@ -226,7 +226,7 @@ TEST_F(ProgramCopies, AnEvictedBlockTakesTheBytesOfACopyUnderWay) {
   machine_->destroy(block);
 }
 
-TEST_F(ProgramCopies, ABlockThatIsElsewhereIsBroughtFirst) {
+TEST_F(ProgramCopies, ABlockThatIsElsewhereIsFetchedFirst) {
   const Contents batch = pattern(kSize, 2);
   Contents result;
   Block* block = make(1);

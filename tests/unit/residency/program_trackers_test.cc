@@ -8,10 +8,10 @@
 namespace innkeeper {
 namespace {
 
-TEST(ProgramTrackers, WhatOneDoesNotWantIsTheOthers) {
-  const auto part = [](int64_t room, std::vector<int64_t> others) {
+TEST(ProgramTrackers, BytesThatOneProgramDoesNotNeedGoToTheOthers) {
+  const auto part = [](int64_t space, std::vector<int64_t> others) {
     const std::vector<Bytes> wanted(others.begin(), others.end());
-    return fair_part(Bytes(room), wanted).count();
+    return fair_part(Bytes(space), wanted).count();
   };
   EXPECT_EQ(part(90, {}), 90);
   EXPECT_EQ(part(90, {90}), 45);
@@ -25,7 +25,7 @@ TEST(ProgramTrackers, WhatOneDoesNotWantIsTheOthers) {
   EXPECT_EQ(part(0, {10}), 0);
 }
 
-TEST(ProgramTrackers, PartsNeverAddUpToMoreThanTheRoom) {
+TEST(ProgramTrackers, PartsNeverAddUpToMoreThanTheSpace) {
   for (const auto& wants :
        std::vector<std::vector<int64_t>>{{10, 50, 90}, {30, 30, 30}, {5, 5, 500}, {99, 1}}) {
     int64_t used = 0;
@@ -53,8 +53,8 @@ TEST(ProgramTrackers, ANameSaysWhoseItIs) {
 
 ProgramTracker* place_of(ProgramTrackers& trackers, ThreadState& thread, Stamp now = 1) {
   ProgramTracker* const place = trackers.of_thread(thread);
-  const auto no_room = [](const ProgramTracker&, NodeId) { return Bytes(0); };
-  return place != nullptr ? place : trackers.give_place(thread, now, no_room, {});
+  const auto no_space = [](const ProgramTracker&, NodeId) { return Bytes(0); };
+  return place != nullptr ? place : trackers.give_place(thread, now, no_space, {});
 }
 
 // Number of the operator at which a thread got a place, at most `operators`; 0 if it got none.

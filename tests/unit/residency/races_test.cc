@@ -32,7 +32,7 @@ TEST(Races, I3WhatIsPinnedWhileVictimsAreChosenStays) {
   for (Block* block : {first, second, third.value()}) machine->destroy(block);
 }
 
-TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
+TEST(Races, MemoryOfAReleasedEscapedReplicaIsFreeAgain) {
   Machine machine;
   bool held = true;
   machine->set_observers({.escapes = [&](Block&, NodeId) { return held; }});
@@ -51,7 +51,7 @@ TEST(Races, WhatHadEscapedAndWasLetGoIsRoomAgain) {
 }
 
 // A leaving replica is on no list any more, but its bytes are not free yet.
-TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
+TEST(Races, ARequestWaitsForTheMemoryThatAnotherThreadIsAboutToFree) {
   Machine machine({.budget = Bytes(kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
@@ -91,7 +91,7 @@ TEST(Races, ARequestWaitsForTheRoomThatAnotherThreadIsAboutToLeave) {
 }
 
 // An operator holds the space that a prefetch needs, and acquires the block that is being fetched.
-TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
+TEST(Races, AThreadWithoutSpaceReleasesTheBlockThatItFetches) {
   Machine machine({.budget = Bytes(kSize)});
   const Watchdog watchdog(std::chrono::seconds(30));
   const NodeId node = machine.sim();
@@ -124,7 +124,7 @@ TEST(Races, WhoLacksRoomLetsGoOfTheBlockThatItFetches) {
   for (Block* block : {wanted, holds}) machine->destroy(block);
 }
 
-TEST(Races, APeerWhoseRoomGoesMeanwhileEvictsNothingForAnother) {
+TEST(Races, APeerThatFillsUpMeanwhileEvictsNothingForAnother) {
   FaultPlan faults;
   Machine machine({.accelerators = 2, .budget = Bytes(4 * kSize), .faults = &faults});
   const Watchdog watchdog(std::chrono::seconds(30));
@@ -202,7 +202,7 @@ TEST(Races, InvariantsHoldInTheMiddleOfAMove) {
 }
 
 // Each thread waits for the other while the other may free space, and frees none during the wait.
-TEST(Races, TwoWritesBackWithoutRoomBothEnd) {
+TEST(Races, TwoWriteBacksWithoutFreeSpaceBothEnd) {
   const Watchdog watchdog(std::chrono::seconds(60));
   Machine machine({.host_budget = KiB(8)});
   // There is no disk, so the block cannot leave.

@@ -111,7 +111,7 @@ class Recompute : public ::testing::Test {
     for (Block* block : sources_) kitchen_.destroy(block);
   }
   // A block without a replica: the engine recomputes it with the operator that adds `number` to `from`.
-  Block* dropped(Block& from, unsigned char number = 4) {
+  Block* discarded_block(Block& from, unsigned char number = 4) {
     Block* made = kitchen_.made_of(from, number, at_);
     EXPECT_TRUE(kitchen_->recomputer().discard(*made, at_));
     return made;
@@ -127,7 +127,7 @@ class Recompute : public ::testing::Test {
   std::vector<Block*> sources_;
 };
 
-TEST_F(Recompute, WhatIsDroppedTakesNoRoomAndIsMadeAgain) {
+TEST_F(Recompute, ADiscardedBlockTakesNoMemoryAndIsRecomputed) {
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 4, at_);
   const Bytes before = kitchen_->used(at_);
@@ -152,7 +152,7 @@ TEST_F(Recompute, AnInputThatIsTheOnlyCopyIsNoSpareWhereNoNodeBelowHasMemory) {
   ASSERT_TRUE(kitchen_->set_budget(kitchen_.machine().sim(1), Bytes(1024)).ok());
   ASSERT_TRUE(kitchen_->set_budget(at_, KiB(16)).ok());
   Block& from = source(3);
-  Block* made = dropped(from);
+  Block* made = discarded_block(from);
   for (const unsigned char byte : {4, 5, 6}) source(byte);
   const Result<Block*> more = kitchen_.machine().make(at_, filled(7));
   EXPECT_EQ(more.status().code(), Code::out_of_memory);
@@ -161,15 +161,15 @@ TEST_F(Recompute, AnInputThatIsTheOnlyCopyIsNoSpareWhereNoNodeBelowHasMemory) {
   kitchen_.destroy(made);
 }
 
-TEST_F(Recompute, ItIsThereForWhoeverAsksAtWhateverNode) {
+TEST_F(Recompute, EveryNodeReadsItsBytes) {
   Block& from = source(3);
   const NodeId nodes[] = {kitchen_.machine().host(), kitchen_.machine().sim(1)};
   for (const NodeId node : nodes) {
-    Block* made = dropped(from);
+    Block* made = discarded_block(from);
     EXPECT_EQ(seen(*made, node), filled(7));
     kitchen_.destroy(made);
   }
-  Block* made = dropped(from);
+  Block* made = discarded_block(from);
   ASSERT_TRUE(kitchen_->requests().pin(*made, at_).ok());
   EXPECT_EQ(kitchen_->requests().where(*made), std::vector{at_});
   EXPECT_FALSE(kitchen_->recomputer().discard(*made, at_)) << "somebody has pinned it";
@@ -181,10 +181,10 @@ TEST_F(Recompute, ItIsThereForWhoeverAsksAtWhateverNode) {
   kitchen_.destroy(made);
 }
 
-TEST_F(Recompute, WhoeverWritesWhatItIsMadeOfHasItMadeFirst) {
+TEST_F(Recompute, AWriterOfItsInputRecomputesItFirst) {
   Block& from = source(3);
-  Block* one = dropped(from);
-  Block* other = dropped(from, 5);
+  Block* one = discarded_block(from);
+  Block* other = discarded_block(from, 5);
   ASSERT_TRUE(kitchen_.machine().write(from, at_, filled(100)).ok());
   EXPECT_EQ(kitchen_.followed, 2);
   EXPECT_EQ(seen(*one, at_), filled(7));
@@ -199,7 +199,7 @@ TEST_F(Recompute, SoItIsWhereverThatIsWritten) {
   const NodeId nodes[] = {kitchen_.machine().host(), kitchen_.machine().sim(1), at_};
   unsigned char now = 3;
   for (const NodeId node : nodes) {
-    Block* made = dropped(from);
+    Block* made = discarded_block(from);
     ASSERT_TRUE(kitchen_->requests().evict(from).ok());
     ASSERT_TRUE(kitchen_->requests().prefetch(from, node).ok());
     ASSERT_TRUE(kitchen_.machine().write(from, node, filled(static_cast<unsigned char>(now + 50))).ok());
@@ -209,7 +209,7 @@ TEST_F(Recompute, SoItIsWhereverThatIsWritten) {
   }
 }
 
-TEST_F(Recompute, WhoeverWritesWhatItIsMadeOfWhileItLeavesWaits) {
+TEST_F(Recompute, AWriterOfItsInputWaitsWhileItIsDiscarded) {
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 4, at_);
   std::thread other;
@@ -231,7 +231,7 @@ TEST_F(Recompute, WhoeverWritesWhatItIsMadeOfWhileItLeavesWaits) {
   kitchen_.destroy(made);
 }
 
-TEST_F(Recompute, WhatWasWrittenSinceIsNotDropped) {
+TEST_F(Recompute, ABlockThatWasWrittenSinceIsNotDiscarded) {
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 4, at_);
   ASSERT_TRUE(kitchen_.machine().write(*made, at_, filled(9)).ok());
@@ -243,7 +243,7 @@ TEST_F(Recompute, WhatWasWrittenSinceIsNotDropped) {
   for (Block* block : {made, other}) kitchen_.destroy(block);
 }
 
-TEST_F(Recompute, WhatOthersAreMadeOfStays) {
+TEST_F(Recompute, InputsOfDiscardedBlocksAreNotDiscarded) {
   Block& from = source(3);
   Block* middle = kitchen_.made_of(from, 4, at_);
   Block* last = kitchen_.made_of(*middle, 5, at_);
@@ -258,7 +258,7 @@ TEST_F(Recompute, WhatOthersAreMadeOfStays) {
 
 TEST_F(Recompute, ItMayDieWithoutItsBytes) {
   Block& from = source(3);
-  Block* made = dropped(from);
+  Block* made = discarded_block(from);
   kitchen_.destroy(made);
   EXPECT_EQ(kitchen_.followed, 0);
   EXPECT_EQ(kitchen_->check_invariants(), "");  // The operand has an ordinary owner again.
@@ -268,7 +268,7 @@ TEST_F(Recompute, ItMayDieWithoutItsBytes) {
 
 TEST_F(Recompute, WhatFailsIsTriedAgain) {
   Block& from = source(3);
-  Block* made = dropped(from);
+  Block* made = discarded_block(from);
   kitchen_.before = [] { return Status(Code::out_of_memory, "no room"); };
   EXPECT_EQ(kitchen_.machine().read(*made, at_).status().code(), Code::out_of_memory);
   EXPECT_EQ(kitchen_.machine().write(from, at_, filled(9)).code(), Code::out_of_memory) << "or it were lost";
@@ -282,7 +282,7 @@ TEST_F(Recompute, WhatFailsIsTriedAgain) {
 TEST_F(Recompute, ACallThatThrowsIsTriedAgain) {
   const Watchdog watchdog(std::chrono::seconds(30));
   Block& from = source(3);
-  Block* made = dropped(from);
+  Block* made = discarded(from);
   kitchen_.before = []() -> Status { throw std::runtime_error("no status"); };
   EXPECT_THROW((void)kitchen_.machine().read(*made, at_), std::runtime_error);
   EXPECT_EQ(kitchen_->check_invariants(), "");
@@ -291,7 +291,7 @@ TEST_F(Recompute, ACallThatThrowsIsTriedAgain) {
   kitchen_.destroy(made);
 }
 
-TEST_F(Recompute, WhatWouldBeMadeOtherwiseNowIsNotDropped) {
+TEST_F(Recompute, ABlockThatWouldGetOtherBytesNowIsNotDiscarded) {
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 4, at_);
   kitchen_.in_force = false;
@@ -302,10 +302,10 @@ TEST_F(Recompute, WhatWouldBeMadeOtherwiseNowIsNotDropped) {
   kitchen_.destroy(made);
 }
 
-TEST_F(Recompute, AllOfItIsMadeAgainAtOnce) {
+TEST_F(Recompute, AllBlocksAreRecomputedAtOnce) {
   Block& from = source(3);
   std::vector<Block*> made;
-  for (unsigned char number = 1; number <= 5; ++number) made.push_back(dropped(from, number));
+  for (unsigned char number = 1; number <= 5; ++number) made.push_back(discarded_block(from, number));
   kitchen_.before = [] { return Status(Code::out_of_memory, "no room"); };
   EXPECT_EQ(kitchen_->recomputer().recompute_all().code(), Code::out_of_memory);
   kitchen_.before = nullptr;
@@ -322,9 +322,9 @@ TEST_F(Recompute, AllOfItIsMadeAgainAtOnce) {
 
 // The engine recomputes while there is free space: a block pinned later could not leave for the operands and
 // the result.
-TEST_F(Recompute, AllOfItIsMadeBeforeTheUserTakesRoomForGood) {
+TEST_F(Recompute, AllBlocksAreRecomputedBeforePinsOrBudgetsTakeTheSpace) {
   Block& from = source(3);
-  Block* made = dropped(from, 1);
+  Block* made = discarded_block(from, 1);
   Block& pinned = source(9);
   ASSERT_TRUE(kitchen_->requests().pin(pinned, at_).ok());
   EXPECT_EQ(kitchen_.followed, 1);
@@ -339,7 +339,7 @@ TEST_F(Recompute, AllOfItIsMadeBeforeTheUserTakesRoomForGood) {
   kitchen_.destroy(made);
 }
 
-TEST_F(Recompute, WhatWouldNotFitBesidePinsIsNotDropped) {
+TEST_F(Recompute, ABlockWhoseRecomputeWouldNotFitBesidePinsIsNotDiscarded) {
   ASSERT_TRUE(kitchen_->set_budget(at_, Bytes(4 * 4096)).ok());
   Block& from = source(3);
   Block* made = kitchen_.made_of(from, 1, at_);
@@ -369,9 +369,9 @@ TEST_F(Recompute, WhatWouldNotFitBesidePinsIsNotDropped) {
   kitchen_.destroy(again);
 }
 
-TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
+TEST_F(Recompute, ItsInputMayBeEvictedMeanwhile) {
   Block& from = source(3);
-  Block* made = dropped(from);
+  Block* made = discarded_block(from);
   ASSERT_TRUE(kitchen_->requests().evict(from).ok());
   EXPECT_EQ(kitchen_->check_invariants(), "");
   EXPECT_EQ(seen(*made, at_), filled(7));
@@ -380,7 +380,7 @@ TEST_F(Recompute, WhatIsMadeOfMayBeEvictedMeanwhile) {
 
 TEST_F(Recompute, AHintDoesNothing) {
   Block& from = source(3);
-  Block* made = dropped(from);
+  Block* made = discarded_block(from);
   EXPECT_TRUE(kitchen_->requests().prefetch(*made, at_).ok());
   EXPECT_TRUE(kitchen_->requests().evict(*made).ok());
   EXPECT_TRUE(kitchen_->requests().write_back(*made).ok());
@@ -390,10 +390,10 @@ TEST_F(Recompute, AHintDoesNothing) {
   kitchen_.destroy(made);
 }
 
-TEST_F(Recompute, WhoeverElseWantsItWaitsForIt) {
+TEST_F(Recompute, OtherThreadsThatNeedTheBlockWaitForIt) {
   for (int round = 0; round < 200; ++round) {
     Block& from = source(static_cast<unsigned char>(round));
-    Block* made = dropped(from);
+    Block* made = discarded_block(from);
     const int before = kitchen_.followed;
     std::thread other([&] { EXPECT_EQ(seen(*made, at_), filled(static_cast<unsigned char>(round + 4))); });
     EXPECT_EQ(seen(*made, at_), filled(static_cast<unsigned char>(round + 4)));
@@ -405,10 +405,10 @@ TEST_F(Recompute, WhoeverElseWantsItWaitsForIt) {
   }
 }
 
-TEST_F(Recompute, ItMayDieWhileAnotherWritesWhatItIsMadeOf) {
+TEST_F(Recompute, ItMayDieWhileAnotherThreadWritesItsInput) {
   for (int round = 0; round < 200; ++round) {
     Block& from = source(1);
-    Block* made = dropped(from);
+    Block* made = discarded_block(from);
     std::thread other([&] { kitchen_->destroy(made); });
     EXPECT_TRUE(kitchen_.machine().write(from, at_, filled(9)).ok());
     other.join();
@@ -418,9 +418,9 @@ TEST_F(Recompute, ItMayDieWhileAnotherWritesWhatItIsMadeOf) {
   }
 }
 
-TEST_F(Recompute, WhoeverDestroysItWaitsUntilItIsMade) {
+TEST_F(Recompute, ItsDestructionWaitsUntilItIsRecomputed) {
   Block& from = source(1);
-  Block* made = dropped(from);
+  Block* made = discarded_block(from);
   std::atomic<bool> gone{false};
   std::thread other;
   kitchen_.before = [&]() -> Status {
@@ -440,7 +440,7 @@ TEST_F(Recompute, WhoeverDestroysItWaitsUntilItIsMade) {
 }
 
 // There is no node below: the victim search looks at the block, and it stays.
-TEST(RecomputeBelowNothing, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
+TEST(RecomputeBelowNothing, ItMayDieWhileItsInputCannotLeave) {
   Kitchen kitchen({.budget = KiB(64), .host_budget = Bytes(1024)});
   const NodeId at = kitchen.machine().sim();
   Block* const from = kitchen.machine().make(at, filled(3)).value();
@@ -458,15 +458,15 @@ TEST(RecomputeBelowNothing, ItMayDieWhileWhatItIsMadeOfCannotLeave) {
   kitchen.destroy(from);
 }
 
-TEST(RecomputePlanned, WhatIsRunAgainIsNoStepOfTheProgram) {
+TEST(RecomputePlanned, ARecomputeIsNoStepOfTheProgram) {
   Kitchen kitchen({.budget = KiB(64)});
   Machine& machine = kitchen.machine();
   const NodeId at = machine.sim();
   std::vector<Block*> weights;
   for (unsigned char i = 0; i < 20; ++i) weights.push_back(machine.make(at, filled(i)).value());
-  const auto round = [&](bool drop) {
+  const auto round = [&](bool discards) {
     Block* const made = kitchen.made_of(*weights.front(), 4, at);
-    EXPECT_EQ(drop, drop && kitchen->recomputer().discard(*made, at));
+    EXPECT_EQ(discards, discards && kitchen->recomputer().discard(*made, at));
     for (Block* weight : weights) EXPECT_TRUE(machine.read(*weight, at).ok());
     EXPECT_EQ(machine.read(*made, at).value(), filled(4));
     kitchen.destroy(made);

@@ -63,7 +63,7 @@ TEST_F(RecordedTest, WhatHasNoNameIsInNone) {
   machine_->destroy(block);
 }
 
-TEST_F(RecordedTest, NothingIsWrittenForNobody) {
+TEST_F(RecordedTest, NothingIsWrittenWithoutAReader) {
   Block* const block = machine_->create(kRecordedSize);
   op("write", {{.block = block, .write = true}});
   machine_->destroy(block);
@@ -98,7 +98,7 @@ class Periods {
     for (Block* weight : weights) machine_->destroy(weight);
   }
 
-  plan::Planner by_hand{[](NodeId) { return kRoom; }, {}};
+  plan::Planner by_hand{[](NodeId) { return kBudget; }, {}};
   PlanningStats planned;
 
  private:
@@ -114,8 +114,8 @@ class Periods {
     }
   }
 
-  static constexpr Bytes kRoom = KiB(44);
-  Machine machine_{{.budget = kRoom, .visibility = sim::Visibility::early}};
+  static constexpr Bytes kBudget = KiB(44);
+  Machine machine_{{.budget = kBudget, .visibility = sim::Visibility::early}};
   std::map<const Block*, plan::Name> names_;
 };
 

@@ -9,7 +9,7 @@
 namespace innkeeper::test {
 namespace {
 
-TEST(Reservations, HoldRoomUntilTheyAreTakenOrGivenBack) {
+TEST(Reservations, HoldSpaceUntilTheyAreUsedOrReturned) {
   Machine machine({.budget = KiB(16)});
   const NodeId gpu = machine.sim();
   {
@@ -45,7 +45,7 @@ TEST(Reservations, OfAnotherNodeAreLeftAlone) {
   EXPECT_EQ(machine->used(machine.sim(1)), KiB(8));
 }
 
-TEST(Reservations, FreeRoomAloneEvictsNothingAndEvictingWaitsForNobody) {
+TEST(Reservations, FreeSpaceAloneEvictsNothingAndEvictionWaitsForNoThread) {
   Machine machine({.budget = KiB(16)});
   Block* block = machine.make(machine.sim(), pattern(3 * kSize, 1)).value();
   EXPECT_EQ(machine->evictor().reserve(machine.sim(), KiB(8), Reserve::free_only).status().code(),

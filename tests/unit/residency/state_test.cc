@@ -89,7 +89,7 @@ TEST(ReplicaStates, I2NothingIsOwnedBesideAnother) {
   }
 }
 
-TEST(ReplicaStates, I5WhatArrivesIsNeitherReadNorLentNorWritten) {
+TEST(ReplicaStates, I5AnArrivingReplicaIsNeitherReadNorSharedNorWritten) {
   EXPECT_FALSE(is_valid(ReplicaState::arriving));
   for (const ReplicaEvent event : {ReplicaEvent::share, ReplicaEvent::write, ReplicaEvent::drop,
                                    ReplicaEvent::promote, ReplicaEvent::fetch_begin}) {

@@ -243,7 +243,7 @@ TEST_P(TransferTest, GoesToDiskAndBack) {
   machine->destroy(block);
 }
 
-TEST(Transfer, I7ACopyToDiskThatFailsLateGivesItsRoomBack) {
+TEST(Transfer, I7ACopyToDiskThatFailsLateFreesItsSpace) {
   FaultPlan faults;
   Machine machine({.disk_budget = MiB(1), .faults = &faults});
   Block* block = machine.make(machine.sim(), pattern(kSize, 1)).value();

@@ -263,7 +263,7 @@ TEST(Amd, BothVendorsStandSideBySide) {
   EXPECT_NE(neither.driver.text().find("(7)"), std::string::npos);
 }
 
-TEST(Amd, SurvivesThatSomebodyElseShutsTheLibraryDown) {
+TEST(Amd, SurvivesThatAnotherUserShutsTheLibraryDown) {
   const FakeAmdGpus gpus(kTwoAmdGpus);
   EXPECT_EQ(snapshot(Wanted::memory).gpus.size(), 2u);
   shut_down_from_outside(test::fake_amdsmi_path(), "amdsmi_shut_down");

@@ -91,7 +91,7 @@ TEST(TelemetryLife, AGpuWithoutIdentityIsNoGpu) {
   EXPECT_TRUE(now.lost[3].forbidden);
 }
 
-TEST(TelemetryLife, TakesHandlesAnew) {
+TEST(TelemetryLife, TakesHandlesAgain) {
   FakeGpus gpus(kTwoNvidiaGpus);
   EXPECT_EQ(snapshot(Wanted::memory).gpus[0].memory->used, GiB(1));
   gpus.change("gpu GPU-cccccccc\n  memory 8G 0 5G\n");  // All earlier handles are stale.
@@ -101,7 +101,7 @@ TEST(TelemetryLife, TakesHandlesAnew) {
   EXPECT_TRUE(now.lost.empty());
 }
 
-TEST(TelemetryLife, StartsAnewNowAndThenWhileAGpuIsLost) {
+TEST(TelemetryLife, RestartsNowAndThenWhileAGpuIsLost) {
   FakeGpus gpus("gpu GPU-aaaaaaaa\n  lost\n");
   const auto begin = std::chrono::steady_clock::now();
   int snapshots = 0;
@@ -118,7 +118,7 @@ TEST(TelemetryLife, StartsAnewNowAndThenWhileAGpuIsLost) {
   EXPECT_EQ(snapshot(Wanted::memory).gpus.size(), 1u);
 }
 
-TEST(TelemetryLife, AForbiddenGpuIsNoReasonToStartAnew) {
+TEST(TelemetryLife, AForbiddenGpuIsNoReasonToRestart) {
   const FakeGpus gpus("gpu GPU-aaaaaaaa\n  error nvmlDeviceGetHandleByIndex_v2 4\n");
   EXPECT_EQ(snapshot(Wanted::memory).lost.size(), 1u);
   std::this_thread::sleep_for(550ms);
@@ -126,7 +126,7 @@ TEST(TelemetryLife, AForbiddenGpuIsNoReasonToStartAnew) {
   EXPECT_EQ(gpus.calls("nvmlInit_v2"), 1);
 }
 
-TEST(TelemetryLife, SurvivesThatSomebodyElseShutsTheLibraryDown) {
+TEST(TelemetryLife, SurvivesThatAnotherUserShutsTheLibraryDown) {
   const FakeGpus gpus(kTwoNvidiaGpus);
   EXPECT_EQ(snapshot(Wanted::memory).gpus.size(), 2u);
   shut_down_from_outside(test::fake_nvml_path(), "nvmlShutdown");

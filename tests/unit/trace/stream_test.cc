@@ -146,7 +146,7 @@ TEST(Stream, AnEventOfTwoRecordsLeavesNoHole) {
 }
 
 // A program that runs for days writes into the same words.
-TEST(Stream, WhatNoRecordWantsIsWrittenOver) {
+TEST(Stream, EventsThatNoRecordNeedsAreOverwritten) {
   Stream stream(64);
   for (uint64_t i = 0; i < 1000; ++i) {
     const Told told = operation(i % 40, i);

@@ -1,4 +1,4 @@
-#include "replay/laps.h"
+#include "replay/more_steps.h"
 
 #include <algorithm>
 #include <span>

@@ -1,18 +1,18 @@
 // The virtual time from which each byte is free.
-#include "base/room_clock.h"
+#include "base/free_space_clock.h"
 
 #include <gtest/gtest.h>
 
 namespace innkeeper {
 namespace {
 
-TEST(RoomClock, WhatWasNeverUsedIsFreeFromTheStart) {
-  RoomClock clock(100);
+TEST(FreeSpaceClock, WhatWasNeverUsedIsFreeFromTheStart) {
+  FreeSpaceClock clock(100);
   EXPECT_EQ(clock.take_oldest(100), 0);
 }
 
-TEST(RoomClock, CopiesTakeWhatIsFreeForLongest) {
-  RoomClock clock(100);
+TEST(FreeSpaceClock, CopiesTakeWhatIsFreeForLongest) {
+  FreeSpaceClock clock(100);
   (void)clock.take_oldest(100);
   clock.give(5, 30);
   clock.give(3, 30);
@@ -20,8 +20,8 @@ TEST(RoomClock, CopiesTakeWhatIsFreeForLongest) {
   EXPECT_EQ(clock.take_oldest(20), 5) << "10 of them are free from 3 on, 10 from 5 on";
 }
 
-TEST(RoomClock, KernelsTakeWhatBecameFreeLast) {
-  RoomClock clock(100);
+TEST(FreeSpaceClock, KernelsTakeWhatBecameFreeLast) {
+  FreeSpaceClock clock(100);
   (void)clock.take_oldest(90);
   clock.give(3, 10);
   clock.give(7, 10);
@@ -30,8 +30,8 @@ TEST(RoomClock, KernelsTakeWhatBecameFreeLast) {
   EXPECT_EQ(clock.take_newest(10, 5), 7) << "nothing else is left";
 }
 
-TEST(RoomClock, ALowerLimitTakesRoomAway) {
-  RoomClock clock(100);
+TEST(FreeSpaceClock, ALowerLimitTakesSpaceAway) {
+  FreeSpaceClock clock(100);
   (void)clock.take_oldest(80);
   clock.set_limit(70, 1);  // 10 more than are free.
   clock.give(4, 20);

@@ -1,4 +1,4 @@
-#include "base/room.h"
+#include "base/disk_space.h"
 
 #include <sys/statvfs.h>
 
@@ -6,7 +6,7 @@
 
 namespace innkeeper {
 
-std::string room_left(const std::string& path) {
+std::string space_left(const std::string& path) {
   struct statvfs about {};
   if (statvfs(path.c_str(), &about) != 0) return "";
   if (about.f_bavail > 0 && about.f_favail == 0 && about.f_files > 0)

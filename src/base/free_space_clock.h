@@ -12,9 +12,9 @@
 
 namespace innkeeper {
 
-class RoomClock {
+class FreeSpaceClock {
  public:
-  explicit RoomClock(int64_t limit) : limit_(limit) { free_[0] = limit; }
+  explicit FreeSpaceClock(int64_t limit) : limit_(limit) { free_[0] = limit; }
 
   // Adds `bytes` that become free at `time`.
   void give(double time, int64_t bytes);

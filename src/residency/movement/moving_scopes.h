@@ -1,4 +1,5 @@
-// Work of a thread on blocks without the lock, as scopes: whatever fails inside, no block keeps its mark.
+// Scopes of moves: a node's count of moves, a block's mark, a move's flag. Each is undone when the scope
+// ends, also after a failure.
 #pragma once
 
 #include <optional>
@@ -11,12 +12,12 @@ namespace innkeeper {
 // freed. Other threads that need memory wait for it instead of giving up. While its own thread waits for
 // memory at the node the move does not count (Ledger::wait_for_memory), so that two threads never wait for
 // each other.
-class Moving {
+class NodeMovingScope {
  public:
-  Moving(BlockTable& table, Node& node) : table_(table), node_(node) { add(1); }
-  ~Moving() { add(-1); }
-  Moving(const Moving&) = delete;
-  Moving& operator=(const Moving&) = delete;
+  NodeMovingScope(BlockTable& table, Node& node) : table_(table), node_(node) { add(1); }
+  ~NodeMovingScope() { add(-1); }
+  NodeMovingScope(const NodeMovingScope&) = delete;
+  NodeMovingScope& operator=(const NodeMovingScope&) = delete;
 
  private:
   void add(int change) {
@@ -29,21 +30,22 @@ class Moving {
   Node& node_;
 };
 
-// Marks a block as moving and releases the lock for a scope; takes it again when the scope ends.
-class IK_SCOPED_CAPABILITY MoveScope {
+// Marks a block as moved by this thread and releases the lock for a scope; retakes the lock and removes the
+// mark when the scope ends. Requires: the lock is held, and no thread moves the block.
+class IK_SCOPED_CAPABILITY BlockMovingScope {
  public:
-  MoveScope(BlockTable& table, Block& block) IK_RELEASE(engine_mutex) IK_NO_THREAD_SAFETY_ANALYSIS
+  BlockMovingScope(BlockTable& table, Block& block) IK_RELEASE(engine_mutex) IK_NO_THREAD_SAFETY_ANALYSIS
       : table_(table),
         block_(block) {
     table_.begin_move(block_);
     unlocked_.emplace(table);
   }
-  ~MoveScope() IK_RELEASE() IK_NO_THREAD_SAFETY_ANALYSIS {
+  ~BlockMovingScope() IK_RELEASE() IK_NO_THREAD_SAFETY_ANALYSIS {
     unlocked_.reset();
     table_.end_move(block_);
   }
-  MoveScope(const MoveScope&) = delete;
-  MoveScope& operator=(const MoveScope&) = delete;
+  BlockMovingScope(const BlockMovingScope&) = delete;
+  BlockMovingScope& operator=(const BlockMovingScope&) = delete;
 
  private:
   BlockTable& table_;

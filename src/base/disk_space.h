@@ -8,6 +8,6 @@ namespace innkeeper {
 
 // Returns " (0 B free of 1.0 MiB)" for the file system of `path`, or " (0 of 4096 files free)" if it lacks
 // files. Empty if the file system does not report its free space.
-std::string room_left(const std::string& path);
+std::string space_left(const std::string& path);
 
 }  // namespace innkeeper

@@ -1,24 +1,24 @@
-#include "base/room_clock.h"
+#include "base/free_space_clock.h"
 
 #include <algorithm>
 #include <iterator>
 
 namespace innkeeper {
 
-void RoomClock::give(double time, int64_t bytes) {
+void FreeSpaceClock::give(double time, int64_t bytes) {
   const int64_t kept = std::min(owed_, bytes);
   owed_ -= kept;
   if (bytes > kept) free_[time] += bytes - kept;
 }
 
-int64_t RoomClock::take(Entry entry, int64_t bytes) {
+int64_t FreeSpaceClock::take(Entry entry, int64_t bytes) {
   const int64_t taken = std::min(entry->second, bytes);
   entry->second -= taken;
   if (entry->second == 0) free_.erase(entry);
   return taken;
 }
 
-double RoomClock::take_oldest(int64_t bytes) {
+double FreeSpaceClock::take_oldest(int64_t bytes) {
   double since = 0;
   while (bytes > 0 && !free_.empty()) {
     since = free_.begin()->first;
@@ -28,7 +28,7 @@ double RoomClock::take_oldest(int64_t bytes) {
   return since;
 }
 
-double RoomClock::take_newest(int64_t bytes, double now) {
+double FreeSpaceClock::take_newest(int64_t bytes, double now) {
   while (bytes > 0) {
     const Entry after = free_.upper_bound(now);
     if (after == free_.begin()) break;
@@ -37,7 +37,7 @@ double RoomClock::take_newest(int64_t bytes, double now) {
   return bytes == 0 ? 0 : take_oldest(bytes);
 }
 
-void RoomClock::set_limit(int64_t limit, double now) {
+void FreeSpaceClock::set_limit(int64_t limit, double now) {
   const int64_t more = limit - limit_;
   limit_ = limit;
   if (more > 0) {
