@@ -282,7 +282,7 @@ TEST_F(Recompute, WhatFailsIsTriedAgain) {
 TEST_F(Recompute, ACallThatThrowsIsTriedAgain) {
   const Watchdog watchdog(std::chrono::seconds(30));
   Block& from = source(3);
-  Block* made = discarded(from);
+  Block* made = discarded_block(from);
   kitchen_.before = []() -> Status { throw std::runtime_error("no status"); };
   EXPECT_THROW((void)kitchen_.machine().read(*made, at_), std::runtime_error);
   EXPECT_EQ(kitchen_->check_invariants(), "");
