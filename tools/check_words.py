@@ -144,16 +144,6 @@ def largest_class(directory: str) -> int:
     return most
 
 
-def two_way_pairs() -> int:
-    """Pairs of directories of src/torch that include each other."""
-    included: set[tuple[str, str]] = set()
-    for path in (TOP / "src" / "torch").glob("*/*"):
-        if path.suffix in (".h", ".cc"):
-            for other in re.findall(r'#include "torch/(\w+)/', path.read_text()):
-                included.add((path.parent.name, other))
-    return sum((b, a) in included for a, b in included if a < b)
-
-
 def imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     """All imports, those of functions too, but for those of type checkers alone."""
     for node in ast.iter_child_nodes(tree):
@@ -207,7 +197,6 @@ def measures(every: list[Comment]) -> dict[str, Callable[[], int | float]]:
         "lines of engine.h": lambda: len(engine.splitlines()),
         "declarations of Engine": lambda: declarations(engine, "Engine"),
         "declarations of the largest class in src/residency": lambda: largest_class("src/residency"),
-        "pairs of directories of src/torch that include each other": two_way_pairs,
         "INNKEEPER_WITH_CUDA in source": lambda: sum(
             len(re.findall(backend, path.read_text(), re.MULTILINE)) for path in files(".h", ".cc")
         ),

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # The directory where this package lies.
 
 from rich.console import Console
+from support.chosen import chosen, pattern
 
 from gpu_table import gpu_tests, measure, results, runner, table
 from gpu_table.cells import DEFAULT, Cell, all_cells, trial_cells
@@ -36,7 +36,9 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--all", action="store_true", help="run all cells, not the default selection")
     parser.add_argument("--again", action="store_true", help="run also the cells that have a result")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="run the cells whose names match")
+    parser.add_argument(
+        "--only", type=pattern, default="", metavar="PATTERN", help="run the cells whose names match"
+    )
     parser.add_argument(
         "--minutes", type=float, default=6, help="begin no cell that would end later (default 6)"
     )
@@ -48,12 +50,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--trial", action="store_true", help="run as on a machine without a GPU")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    try:
-        re.compile(args.only)
-    except re.error as error:
-        parser.error(f"--only {args.only}: {error}")
-    return args
+    return parser.parse_args()
 
 
 def where(cells: list[Cell]) -> str:
@@ -81,18 +78,16 @@ def main() -> int:
         return 0
     machine = results.this_machine()
     trial = args.trial or not machine.gpu
-    chosen = trial_cells() if trial else all_cells() if args.all else list(DEFAULT)
-    chosen = [cell for cell in chosen if re.search(args.only, cell.key)]
-    if not chosen:
-        raise SystemExit(f"--only {args.only}: no such cell; --list names them")
+    every = trial_cells() if trial else all_cells() if args.all else list(DEFAULT)
+    cells = chosen(every, args.only, lambda cell: cell.key)
     path = args.results or results.default_file(trial)
     if args.list:
-        listed(chosen, Console(soft_wrap=True))
+        listed(cells, Console(soft_wrap=True))
         return 0
     left: list[runner.Left] = []
     if not args.print:
-        total = sum(cell.estimate_s for cell in chosen)
-        console.print(f"{len(chosen)} cells, about {total / 60:.1f} minutes{where(chosen)}; results: {path}")
+        total = sum(cell.estimate_s for cell in cells)
+        console.print(f"{len(cells)} cells, about {total / 60:.1f} minutes{where(cells)}; results: {path}")
         with console.status("") as status:
 
             def tell(cell: Cell, result: Result | None) -> None:
@@ -100,13 +95,13 @@ def main() -> int:
                 if result is not None:
                     console.print(f"{result.wall_s:6.1f} s  {cell.key}: {result.status}", highlight=False)
 
-            left = runner.run_all(chosen, machine, path, args.minutes, args.again or trial, tell)
+            left = runner.run_all(cells, machine, path, args.minutes, args.again or trial, tell)
     known = results.latest(results.load(path), machine)
-    print("\n".join(table.lines(chosen, known, machine, trial)))
+    print("\n".join(table.lines(cells, known, machine, trial)))
     for one in left:
         if one.reason != "it has a result":
             print(f"\nLeft out: {one.cell.key}: {one.reason}.")
-    failed = [cell.key for cell in chosen if trial and table.has_failed(cell, known.get(cell.key))]
+    failed = [cell.key for cell in cells if trial and table.has_failed(cell, known.get(cell.key))]
     return 1 if failed else 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from support.gated import Gated
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -97,19 +98,6 @@ class Attention(nn.Module):
             k, v = (y.repeat_interleave(times, 1) for y in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.out(y.transpose(1, 2).reshape(batch, length, -1))
-
-
-class Gated(nn.Module):
-    """The SwiGLU feed-forward part."""
-
-    def __init__(self, width: int, inner: int, bias: bool = False) -> None:
-        super().__init__()
-        self.gate, self.up = (nn.Linear(width, inner, bias=bias) for _ in range(2))
-        self.down = nn.Linear(inner, width, bias=bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., width) to the same."""
-        return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
 class Layer(nn.Module):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from support.gated import Gated
 from torch.nn import functional as F
 
 import torch
@@ -39,19 +40,6 @@ class Attention(nn.Module):
             k, v = (y.repeat_interleave(self.heads // self.groups, 1) for y in (k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.out(y.transpose(1, 2).reshape(batch, length, -1))
-
-
-class Gated(nn.Module):
-    """The feed-forward part of a Llama."""
-
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
-        self.gate, self.up = (nn.Linear(width, inner, bias=False) for _ in range(2))
-        self.down = nn.Linear(inner, width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., width) to the same."""
-        return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
 class Experts(nn.Module):

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.chosen import chosen, pattern
 
 TRACES = Path(__file__).resolve().parent
 STEPS = 3  # the first makes the optimizer's state, the other two are alike
@@ -38,7 +41,11 @@ def main() -> None:
     """Runs the script."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument(
-        "--only", default="", metavar="PATTERN", help="a regular expression that names must match"
+        "--only",
+        type=pattern,
+        default="",
+        metavar="PATTERN",
+        help="a regular expression that names must match",
     )
     parser.add_argument("--out", type=Path, default=TRACES, metavar="DIRECTORY")
     parser.add_argument("--case", help=argparse.SUPPRESS)
@@ -50,9 +57,7 @@ def main() -> None:
     console = Console(soft_wrap=True)
     args.out.mkdir(parents=True, exist_ok=True)
     settings = {"INNKEEPER_NODES": "sim:1TiB,host:2TiB", "INNKEEPER_SIM": "data=off"}
-    for name in CASES:
-        if not re.search(args.only, name):
-            continue
+    for name in chosen(CASES, args.only, str):
         path = args.out / f"{name}.trace.gz"
         subprocess.run(
             [sys.executable, __file__, "--case", name, "--out", path], env=os.environ | settings, check=True

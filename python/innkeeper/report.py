@@ -9,7 +9,6 @@ from torch.optim import Optimizer
 
 import torch
 from innkeeper import _C
-from innkeeper.sizes import UNITS
 from innkeeper.stats_types import Stats
 from torch import Tensor, nn
 
@@ -30,8 +29,8 @@ def format_bytes(count: int) -> str:
     if abs(count) < 10 << 10:
         return f"{count} B"
     size = float(count)
-    for unit in UNITS:
-        if abs(size) < 1024 or unit == UNITS[-1]:
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
             break
         size /= 1024
     return f"{size:.1f} {unit}"

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from innkeeper import _C
 
 Size = int | str
 """Bytes, or a number with ``B``, ``KiB``, ``MiB``, ``GiB`` or ``TiB``: ``"8GiB"``, ``"1.5 GiB"``."""
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-"""Each is 1,024 times the one before."""
-
-_TEXT = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(UNITS)})\s*")
-
 
 def bytes_of(size: Size, name: str) -> int:
-    """The bytes of a size.
+    """The bytes of a size. A text is read as in ``INNKEEPER_NODES``, by the same function.
 
     Args:
         size: as ``Size`` says.
@@ -29,9 +24,4 @@ def bytes_of(size: Size, name: str) -> int:
         return size
     if not isinstance(size, str):
         raise TypeError(f'{name} is an int, a number of bytes such as 8 << 30, or "8GiB"; got {size!r}')
-    found = _TEXT.fullmatch(size)
-    if found is None:
-        raise ValueError(f'{name} is {size!r}: expected a number with B, KiB, MiB, GiB or TiB, as in "8GiB"')
-    number, unit = found.groups()
-    whole, _, part = number.partition(".")
-    return (int(whole + part) << 10 * UNITS.index(unit)) // 10 ** len(part)
+    return _C.parse_size(size, name)

@@ -1,4 +1,5 @@
-// Parses sizes as users write them: "512B", "64KiB", "64MiB", "20GiB", "2TiB". Whole numbers, binary units.
+// Parses sizes as users write them: "512B", "64KiB", "1.5 GiB", "2TiB". Settings, options and Python use this
+// one grammar: NUMBER UNIT, with white space around either.
 #pragma once
 
 #include <string_view>
@@ -12,6 +13,8 @@ namespace innkeeper {
 // users write them.
 enum class SizeUnits { full, short_too };
 
+// NUMBER is decimal digits, perhaps a point and more digits. The result is exact; a fraction of a byte is
+// cut off.
 // Fails with a half sentence on the error in `text`; callers prefix it with the name of the setting.
 Result<Bytes> parse_size(std::string_view text, SizeUnits units = SizeUnits::full);
 

@@ -1,9 +1,19 @@
+#include "base/size.h"
 #include "bindings/bindings.h"
 #include "config/said_once.h"
 #include "innkeeper/torch/runtime.h"
 #include "torch/process/nodes_setting.h"
 
 namespace innkeeper::bindings {
+namespace {
+
+int64_t size_of_text(const std::string& text, const std::string& name) {
+  const Result<Bytes> size = parse_size(text);
+  if (!size.ok()) throw py::value_error(name + ": " + size.status().message());
+  return size.value().count();
+}
+
+}  // namespace
 
 void bind_settings(py::module_& m) {
   using namespace torch_layer;
@@ -33,6 +43,8 @@ void bind_settings(py::module_& m) {
       .def_readonly("computes", &NodeInfo::computes)
       .def_readonly("host_kernels", &NodeInfo::host_kernels)
       .def("__repr__", [](const NodeInfo& node) { return "<node " + describe(node) + ">"; });
+  m.def("parse_size", &size_of_text, py::arg("text"), py::arg("name"), WithoutGil(),
+        "The bytes of a text such as 1.5GiB. ValueError, which begins with `name`, if it is no size.");
   m.def("nodes", &nodes, WithoutGil(), "The nodes, in order. Starts the runtime.");
   m.def("set_budget", &set_budget, py::arg("node"), py::arg("bytes"), WithoutGil(),
         "Limits a node to so many bytes; evicts until they suffice.");

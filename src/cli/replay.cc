@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -268,11 +269,12 @@ int run(Options options) {
       options);
 }
 
-// Used instead of CLI::Range, which accepts text that is no number.
+// Used instead of CLI::Range, which accepts NaN. It reads text as CLI11 does, by strtod.
 CLI::Validator between(double least, double most) {
   const auto says_why = [=](const std::string& text) {
-    double value = 0;
-    const bool fits = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool fits = !text.empty() && *end == '\0' && value >= least && value <= most;
     return fits ? std::string() : fmt::format("{} is no number from {:g} to {:g}", text, least, most);
   };
   return CLI::Validator(says_why, fmt::format("NUMBER in [{:g} - {:g}]", least, most));

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/free_space_clock.h"
 #include "base/heap_reserve.h"
+#include "base/splitmix64.h"
 #include "device/arena.h"
 #include "sim/clock.h"
 #include "sim/work_queue.h"
@@ -98,10 +99,9 @@ class Accelerator::Impl {
     if (options.visibility == Visibility::early) return true;
     if (options.visibility == Visibility::late) return false;
     MutexLock lock(mutex_);
-    state_ += 0x9E3779B97F4A7C15u;  // splitmix64
-    uint64_t mixed = (state_ ^ (state_ >> 30)) * 0xBF58476D1CE4E5B9u;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
-    return ((mixed ^ (mixed >> 31)) & 1) != 0;
+    const uint64_t drawn = splitmix64(state_);
+    state_ += kSplitMix64Step;
+    return (drawn & 1) != 0;
   }
 
   // Counts `size` as in use if the capacity holds it; else sets `now` to the bytes in use.

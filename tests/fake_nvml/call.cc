@@ -8,19 +8,9 @@
 #include <string>
 #include <thread>
 
+#include "base/splitmix64.h"
+
 namespace fake_nvml {
-
-namespace {
-
-// splitmix64
-uint64_t mixed(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 void Stage::read_if_changed() {
   if (script_ != nullptr && script_->version == script_version(variable_)) return;
@@ -81,7 +71,7 @@ int BasicCall::answer(void* bytes, size_t count, bool text) {
 
 uint64_t BasicCall::draw() {
   const uint64_t number = stage_.draws_.fetch_add(1);
-  if (!script_->answers) return mixed(script_->garbage_seed * 0x10001 + number);
+  if (!script_->answers) return innkeeper::splitmix64(script_->garbage_seed * 0x10001 + number);
   return number < script_->answers->size() ? static_cast<unsigned char>((*script_->answers)[number]) : 0xFF;
 }
 

@@ -49,10 +49,51 @@ constexpr Unit kShortSizes[] = {
 constexpr Unit kTimes[] = {{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
 constexpr uint64_t kCentury = 100ULL * 365 * 86400;
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::string trimmed(const std::string& text) {
+  const char* white = " \t\n\v\f\r";
+  const size_t first = text.find_first_not_of(white);
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(white) - first + 1);
+}
+
+// The integer part of 0.DIGITS * factor, a power of 2: doubles the digits; each carry is one more bit.
+uint64_t doubled(std::string digits, uint64_t factor) {
+  uint64_t bits = 0;
+  for (; factor > 1; factor /= 2) {
+    int carry = 0;
+    for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
+      const int twice = 2 * (*digit - '0') + carry;
+      *digit = static_cast<char>('0' + twice % 10);
+      carry = twice / 10;
+    }
+    bits = 2 * bits + static_cast<uint64_t>(carry);
+  }
+  return bits;
+}
+
+// As naive(), of a size: it may have a fraction, and white space around number and unit.
+template <class Units>
+std::optional<uint64_t> naive_size(const std::string& padded, const Units& units) {
+  const std::string text = trimmed(padded);
+  const size_t point =
+      static_cast<size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
+  const bool has_fraction = point < text.size() && text[point] == '.';
+  const auto after = std::find_if_not(text.begin() + static_cast<std::ptrdiff_t>(point + has_fraction),
+                                      text.end(), is_digit);
+  const std::string unit = trimmed(std::string(after, text.end()));
+  if (!unit.empty() && is_digit(unit.front())) return std::nullopt;
+  const auto whole = naive(text.substr(0, point) + unit, units, INT64_MAX);
+  if (!whole || !has_fraction) return whole;
+  const std::string fraction(text.begin() + static_cast<std::ptrdiff_t>(point + 1), after);
+  if (fraction.empty()) return std::nullopt;
+  return *whole + doubled(fraction, *naive("1" + unit, units, INT64_MAX));
+}
+
 template <class Units>
 void check_size(const std::string& text, const Units& units, SizeUnits kind) {
   const Result<Bytes> size = parse_size(text, kind);
-  const std::optional<uint64_t> expected = naive(text, units, INT64_MAX);
+  const std::optional<uint64_t> expected = naive_size(text, units);
   IK_CHECK(size.ok() == expected.has_value(), text);
   if (!size.ok()) return check_refusal(size.status());
   IK_CHECK(static_cast<uint64_t>(size.value().count()) == *expected, text);

@@ -236,19 +236,22 @@ int clear(const fs::path& path, bool json) {
 int calibrate(const Options& options) {
   const fs::path path = file_path();
   if (options.clear) return clear(path, options.json);
-  const std::string directory = cost::kept_rates_directory();
-  std::error_code error;
-  if (options.show && !fs::exists(path, error) && !cost::all_kept_rates(directory).empty()) {
-    const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(directory);
-    print(options.json ? in_lines({{"gpus", to_json(gpus)}}) : as_text(gpus));
-    return kDone;
-  }
-  Json figures = options.show ? read_back(path) : measure(options);
+  Json figures;
   if (!options.show) {
+    figures = measure(options);
     const Status saved = write_whole(path.string(), in_lines(figures));
     if (!saved.ok()) fail(kDirectory, saved.message());
   }
-  const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(directory);
+  // Read after measure(), which adds to them.
+  const std::vector<cost::KeptRates> gpus = cost::all_kept_rates(cost::kept_rates_directory());
+  if (options.show) {
+    std::error_code error;
+    if (!gpus.empty() && !fs::exists(path, error)) {
+      print(options.json ? in_lines({{"gpus", to_json(gpus)}}) : as_text(gpus));
+      return kDone;
+    }
+    figures = read_back(path);
+  }
   try {
     const std::string text = as_text(figures) + as_text(gpus);
     figures["gpus"] = to_json(gpus);

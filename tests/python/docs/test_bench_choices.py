@@ -8,7 +8,16 @@ from repository import ROOT
 
 
 @pytest.mark.parametrize(
-    "script", ["host_pace.py", "least_time.py", "replay.py", "unknown_times.py", "variation.py", "gpu_table"]
+    "script",
+    [
+        "host_pace.py",
+        "least_time.py",
+        "replay.py",
+        "traces/record.py",
+        "unknown_times.py",
+        "variation.py",
+        "gpu_table",
+    ],
 )
 @pytest.mark.parametrize(
     ("only", "said"), [("nothing", "no such"), ("(", "missing ), unterminated subpattern at position 0")]

@@ -62,8 +62,15 @@ def test_sizes(text: str, count: int):
 
 @pytest.mark.parametrize("text", ["", "8", "8GB", "8G", "-1B", "GiB", "1e3B", "0x1B", "1.B", "8GiB2"])
 def test_what_is_no_size_is_named(text: str):
-    with pytest.raises(ValueError, match="expected a number with B, KiB, MiB, GiB or TiB"):
+    expected = f'memory: size "{text}" .*, expected a number and one of B, KiB, MiB, GiB, TiB, as in 64MiB'
+    with pytest.raises(ValueError, match=expected):
         bytes_of(text, "memory")
+
+
+def test_a_size_that_cannot_be_counted_is_refused():
+    assert bytes_of("8388607.9TiB", "memory") < 1 << 63
+    with pytest.raises(ValueError, match='memory: size "8388608TiB" is too large, at most 8388607TiB'):
+        bytes_of("8388608TiB", "memory")
 
 
 @pytest.mark.parametrize("value", [1.5, None, True, [1]])

@@ -31,22 +31,54 @@ TEST(Size, ReadsEveryUnit) {
   EXPECT_EQ(parse_size("9223372036854775807B").value(), Bytes(INT64_MAX));
 }
 
+TEST(Size, ReadsFractionsExactly) {
+  EXPECT_EQ(parse_size("1.5MiB").value(), KiB(1536));
+  EXPECT_EQ(parse_size("0.5GiB").value(), MiB(512));
+  EXPECT_EQ(parse_size("1.50000KiB").value(), Bytes(1536));
+  EXPECT_EQ(parse_size("1.9B").value(), Bytes(1));      // A fraction of a byte is cut off.
+  EXPECT_EQ(parse_size("0.1KiB").value(), Bytes(102));  // 102.4
+  EXPECT_EQ(parse_size("0.0009765625KiB").value(), Bytes(1));
+  EXPECT_EQ(parse_size("0.00097656249999999999999999999999999999999999KiB").value(), Bytes(0));
+  EXPECT_EQ(parse_size("8388607.999999999999999999999TiB").value(), Bytes(INT64_MAX));
+  EXPECT_EQ(parse_size("1.5G", SizeUnits::short_too).value(), MiB(1536));
+}
+
+TEST(Size, MayHaveWhiteSpaceAroundNumberAndUnit) {
+  EXPECT_EQ(parse_size("12 B").value(), Bytes(12));
+  EXPECT_EQ(parse_size("1.5 MiB").value(), KiB(1536));
+  EXPECT_EQ(parse_size(" 2TiB ").value(), GiB(2048));
+  EXPECT_EQ(parse_size("\t64\nMiB\r\n").value(), MiB(64));
+  EXPECT_EQ(parse_size("20 G", SizeUnits::short_too).value(), GiB(20));
+}
+
 struct BadSize {
   const char* text;
   const char* message;
 };
 
 TEST(Size, SaysWhatIsWrong) {
-  const std::string expected = ", expected a whole number and one of B, KiB, MiB, GiB, TiB, as in 64MiB";
+  const std::string expected = ", expected a number and one of B, KiB, MiB, GiB, TiB, as in 64MiB";
   const BadSize cases[] = {
       {"", "is missing"},
       {"64", "has no unit"},
       {"-1GiB", "is negative"},
       {"MiB", "has no number"},
-      {" 1MiB", "has no number"},
-      {"1.5GiB", "is not a whole number"},
+      {" ", "is missing"},
+      {" -1GiB", "is negative"},
+      {" MiB", "has no number"},
+      {".5GiB", "has no number"},
+      {"+1GiB", "has no number"},
+      {"1.GiB", "has no digit after its point"},
+      {"1. 5GiB", "has no digit after its point"},
+      {"1.5", "has no unit"},
+      {"64 ", "has no unit"},
       {"64MB", "has the unknown unit \"MB\""},
-      {"64MiB ", "has the unknown unit \"MiB \""},
+      {"64MiB 1", "has the unknown unit \"MiB 1\""},
+      {"6 4MiB", "has the unknown unit \"4MiB\""},
+      {"1.5.5GiB", "has the unknown unit \".5GiB\""},
+      {"1e3B", "has the unknown unit \"e3B\""},
+      {"0x1B", "has the unknown unit \"x1B\""},
+      {"8G", "has the unknown unit \"G\""},
       {"64mib", "has the unknown unit \"mib\""},
   };
   for (const auto& [text, message] : cases) {
@@ -165,7 +197,7 @@ const BadCase kBadNodes[] = {
      "\"Host:1GiB\\x0a\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or "
      "disk:/tmp:8GiB"},
     {"auto:1",
-     "\"auto:1\": size \"1\" has no unit, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "\"auto:1\": size \"1\" has no unit, expected a number and one of B, KiB, MiB, GiB, TiB, as in "
      "64MiB"},
     {"auto,auto", "\"auto\": auto was named before"},
     {"sim", "\"sim\" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB"},
@@ -176,21 +208,21 @@ const BadCase kBadNodes[] = {
     {"sim:99999999999x1B",
      "\"sim:99999999999x1B\": \"99999999999\" is no count from 1 to 32, as in sim:2x64MiB"},
     {"sim:2x",
-     "\"sim:2x\": size \"\" is missing, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "\"sim:2x\": size \"\" is missing, expected a number and one of B, KiB, MiB, GiB, TiB, as in "
      "64MiB"},
     {"sim:2x0MiB", "\"sim:2x0MiB\": a budget of 0 bytes holds nothing, expected 64B or more, as in 64MiB"},
     {"host:63B", "\"host:63B\": a budget of 63 bytes holds nothing, expected 64B or more, as in 64MiB"},
     {"host:-1GiB",
-     "\"host:-1GiB\": size \"-1GiB\" is negative, expected a whole number and one of B, KiB, MiB, GiB, TiB, "
+     "\"host:-1GiB\": size \"-1GiB\" is negative, expected a number and one of B, KiB, MiB, GiB, TiB, "
      "as in 64MiB"},
     {"host:",
-     "\"host:\": size \"\" is missing, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "\"host:\": size \"\" is missing, expected a number and one of B, KiB, MiB, GiB, TiB, as in "
      "64MiB"},
     {"cuda:",
-     "\"cuda:\": size \"\" is missing, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "\"cuda:\": size \"\" is missing, expected a number and one of B, KiB, MiB, GiB, TiB, as in "
      "64MiB"},
     {"cuda:0:",
-     "\"cuda:0:\": size \"\" is missing, expected a whole number and one of B, KiB, MiB, GiB, TiB, as in "
+     "\"cuda:0:\": size \"\" is missing, expected a number and one of B, KiB, MiB, GiB, TiB, as in "
      "64MiB"},
     {"cuda:128", "\"cuda:128\": the index is beyond 127, expected cuda:0:20GiB"},
     {"sim:8388608TiB",

@@ -442,7 +442,7 @@ TEST(LeaseRequest, RefusesWithOneLine) {
       {{"-n"}, "-n needs a value"},
       {{"--mem", "20"}, "--mem: size \"20\" has no unit"},
       {{"--mem", "20g"}, "--mem: size \"20g\" has the unknown unit \"g\""},
-      {{"--mem", "1\n\x1b[2J"}, "--mem: size \"1\\x0a\\x1b[2J\" has the unknown unit \"\\x0a\\x1b[2J\""},
+      {{"--mem", "1x\n\x1b[2J"}, "--mem: size \"1x\\x0a\\x1b[2J\" has the unknown unit \"x\\x0a\\x1b[2J\""},
       {{"--mem", "0G"}, "--mem 0G: a lease of no memory holds nothing"},
       {{"--by", "luck"}, "--by luck: expected free, ratio, power or utilization"},
       {{"--share"}, "--share needs --mem: how much of each GPU?"},
