@@ -89,9 +89,9 @@ def test_sizes_are_taken_where_bytes_are():
     assert manager.find_device("4KiB") == manager.find_device(4096)
     with innkeeper.experiment("sized", memory="2MiB") as name:
         assert name == "sized"
-    with pytest.raises(ValueError, match="memory is '8GB'"):
+    with pytest.raises(ValueError, match='memory: size "8GB" has the unknown unit'):
         innkeeper.lease(memory="8GB")
-    with pytest.raises(ValueError, match="memory is '8GB'"):
+    with pytest.raises(ValueError, match='memory: size "8GB" has the unknown unit'):
         innkeeper.auto_choice(memory="8GB")
 
 
