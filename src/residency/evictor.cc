@@ -89,20 +89,20 @@ class Evictor::BudgetGoal {
 
 template <class Goal>
 Status Evictor::make_room(Node& node, Goal& goal, Reserve mode) {
+  Status landing;
   bool alone = false;  // After the step before, no other thread could free memory.
   while (!goal.is_reached()) {
     table_.drain_nursery();
     const Bytes shortfall = goal.shortfall();
     if (shortfall <= Bytes(0)) continue;  // Memory was freed meanwhile.
     const auto count = [&] { goal.count_eviction(shortfall); };
-    const Result<Taken> taken = step(node, shortfall, mode, count);
+    const Result<Taken> taken = step(node, shortfall, mode, count, landing);
     if (!taken.ok()) return goal.is_reached() ? Status() : taken.status();
     const auto& [step, failure] = taken.value();
     if (step != Step::none) {
       alone = false;
       continue;
     }
-    reach("nothing leaves");
     if (goal.is_reached()) break;  // A thread that moved bytes may have ended just before it was looked for.
     if (goal.others_may_free()) {
       alone = false;
@@ -115,20 +115,20 @@ Status Evictor::make_room(Node& node, Goal& goal, Reserve mode) {
 }
 
 bool Evictor::others_may_free(const Node& node, Reserve mode) const {
-  if (table_.others_move(node)) return true;
-  // An operator that gives up lets threads go on that wait for it, and is tried again.
-  if (mode == Reserve::may_evict) return Ledger::others_run(node) || table_.others_wait(node);
+  if (table_.others_move(node) || node.budget_changes) return true;
+  if (mode == Reserve::may_evict) return Ledger::others_run(node);  // An operator that gives up begins again.
   return !ledger_.all_wait(node);  // If every operator at the node waits, no thread frees memory.
 }
 
 // Memory that frees itself soon is waited for only after the victims: a victim that leaves at once is faster.
 // Memory that is vacating is no victim's to free again.
 template <class Count>
-Result<Evictor::Taken> Evictor::step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction) {
+Result<Evictor::Taken> Evictor::step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction,
+                                     Status& landing) {
   if (mover_.release().reclaim(node)) return Taken{Step::freed, {}};
   const Bytes vacating = mover_.landing_soon(node);
   std::vector<Block*> victims;
-  if (shortfall > vacating) victims = collect_victims(node, shortfall - vacating);
+  if (shortfall > vacating && landing.ok()) victims = collect_victims(node, shortfall - vacating);
   Status failure;
   if (!victims.empty()) {
     const Unlocked gap(table_);
@@ -141,11 +141,17 @@ Result<Evictor::Taken> Evictor::step(Node& node, Bytes shortfall, Reserve mode, 
   }
   if (mover_.landing_soon(node) != Bytes(0)) {
     const Status landed = mover_.wait_landing(node);
-    if (!landed.ok() && mover_.landing_soon(node) == Bytes(0)) return landed;
+    if (landing.ok()) landing = landed;
     return Taken{Step::freed, {}};
   }
+  if (!landing.ok()) return landing;
   if (pins_.poll_escapes() || mover_.cancel_last_waiting(node)) return Taken{Step::unblocked, {}};
-  return Taken{mover_.release().wait_parked(node) ? Step::freed : Step::none, failure};
+  if (mover_.release().wait_parked(node)) return Taken{Step::freed, {}};
+  if (test_points_on()) [[unlikely]] {
+    const Unlocked gap(table_);
+    reach("nothing leaves");
+  }
+  return Taken{Step::none, failure};
 }
 
 // ---------------------------------------------------------------- requests
@@ -180,9 +186,12 @@ Status Evictor::charge_slowly(Node& node, Bytes size, Reserve mode) {
   IK_RETURN_IF_ERROR(heap_reserve_ready());
   const NeedsHeap books;
   TableLock lock(table_);
-  if (size > Bytes(node.budget.load(std::memory_order_relaxed))) {
+  while (size > Bytes(node.budget.load(std::memory_order_relaxed))) {
     table_.drain_nursery();
-    return ledger_.out_of_memory(node, size);
+    if (!node.budget_changes) return ledger_.out_of_memory(node, size);
+    if (mode == Reserve::may_evict)
+      return Status(Code::busy, "another thread changes the budget of " + node.device->name());
+    ledger_.wait_for_memory(node);
   }
   // A thread must see every block before it reports that a node has no free memory: from here on a result
   // that is born at the node waits for the lock before its operator ends (Operands::adopt).
@@ -221,17 +230,31 @@ Status Evictor::relieve(NodeId id, Bytes size) {
   IK_RETURN_IF_ERROR(heap_reserve_ready());
   const NeedsHeap books;
   Node& at = table_.node(id);
+  ArmedReservation* armed = ArmedReservation::current();
+  if (armed != nullptr && armed->reservation().node() != id) armed = nullptr;
+  // An operator that still gathers its operands must not wait with their pins.
+  const bool gathers = armed != nullptr && armed->reservation().mode() != Reserve::may_wait;
+  const Reserve mode = gathers ? Reserve::may_evict : Reserve::may_wait;
   TableLock lock(table_);
   const int64_t used = at.used.load();
-  for (;;) {
+  const auto uncounted = [] {};  // The planner hears of budgets alone.
+  Status landing;
+  for (bool alone = false;;) {
     table_.drain_nursery();
-    const Result<Taken> taken = step(at, size, Reserve::may_wait, [] {});
+    const Result<Taken> taken = step(at, size, mode, uncounted, landing);
     if (!taken.ok()) return taken.status();
     const auto& [step, failure] = taken.value();
     if (step == Step::unblocked) continue;  // The device has no more memory than before.
-    if (step == Step::freed) return mover_.landing_soon(at) != Bytes(0) ? mover_.wait_landing(at) : Status();
-    if (!others_may_free(at, Reserve::may_wait))
-      return failure.ok() ? ledger_.out_of_memory(at, size) : failure;
+    if (step == Step::freed) return mover_.landing_soon(at) != Bytes(0) ? mover_.wait_landing(at) : landing;
+    if (!others_may_free(at, mode)) {
+      if (std::exchange(alone, true)) return failure.ok() ? ledger_.out_of_memory(at, size) : failure;
+      continue;  // Another thread may have ended since the step, and left victims.
+    }
+    alone = false;
+    if (gathers) {
+      armed->refuse();
+      return Status(Code::busy, "other operators hold the memory at " + at.device->name());
+    }
     ledger_.wait_for_memory(at);
     if (at.used.load() < used) return {};
   }

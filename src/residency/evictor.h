@@ -35,7 +35,8 @@ class Evictor final : public Accountant, public SpaceSource {
   // for another thread that changes the node's budget.
   Status set_budget(NodeId id, Bytes wanted) IK_EXCLUDES(engine_mutex);
   // Takes one step for a device that has no memory although the budget has, or waits for another thread's:
-  // the caller allocates again, and calls again if that fails. Fails if nothing can leave.
+  // the caller allocates again, and calls again if that fails. Fails if nothing can leave; as busy instead of
+  // waiting for an operator that gathers its operands (ArmedReservation).
   Status relieve(NodeId id, Bytes size) IK_EXCLUDES(engine_mutex);
   // Evicts every unpinned block, and waits until all have landed (INNKEEPER_STRESS=evict).
   Status evict_all() IK_EXCLUDES(engine_mutex);
@@ -66,9 +67,11 @@ class Evictor final : public Accountant, public SpaceSource {
   // make_room() and step() release the lock meanwhile.
   template <class Goal>
   Status make_room(Node& node, Goal& goal, Reserve mode) IK_REQUIRES(engine_mutex);
-  // Calls `count_eviction` after victims were evicted, without the lock. Fails where a device does.
+  // Calls `count_eviction` after victims were evicted, without the lock. Fails where a device does. `landing`
+  // is the first failure of a move that was waited for: after it no more victims leave, so that a disk that
+  // fails ends the search.
   template <class Count>
-  Result<Taken> step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction)
+  Result<Taken> step(Node& node, Bytes shortfall, Reserve mode, const Count& count_eviction, Status& landing)
       IK_REQUIRES(engine_mutex);
   // Whether other threads may free memory at the node, now or once this one has given up.
   bool others_may_free(const Node& node, Reserve mode) const IK_REQUIRES(engine_mutex);

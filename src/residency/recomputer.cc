@@ -214,8 +214,7 @@ Status Recomputer::refill(Block& block, Block& made, NodeId id) {
   Replica& source = made.replica(id);
   Replica& target = block.replica(id);
   TableLock lock(table_);
-  table_.wait_move(block);
-  table_.wait_move(made);
+  while (block.is_moving() || made.is_moving()) table_.wait_change();
   table_.leave_nursery(made);
   table_.unlist(made, id);
   target.memory = std::move(source.memory);

@@ -189,13 +189,7 @@ bool BlockTable::others_move(const Node& node) const {
   const ThreadState& self = thread_state();
   if (node.moving > self.moving[index_of(node.id)] || nursery_.any_dying(node.id)) return true;
   return std::any_of(moving_.begin(), moving_.end(), [&](const Block* block) {
-    return block->moving_thread_ != &self && !block->moving_thread_->waits && block->replica(node.id).listed;
-  });
-}
-
-bool BlockTable::others_wait(const Node& node) const {
-  return std::any_of(moving_.begin(), moving_.end(), [&](const Block* block) {
-    return !block->is_moved_by_me() && block->is_moved_by_waiting_thread() && block->replica(node.id).listed;
+    return block->moving_thread_ != &self && block->replica(node.id).listed;
   });
 }
 

@@ -94,11 +94,8 @@ class BlockTable {
   void forget_move(Block& block) IK_REQUIRES(engine_mutex);  // Ends the move of a block that dies.
   // Waits until no thread works on the block. Releases the lock meanwhile.
   void wait_move(Block& block) IK_REQUIRES(engine_mutex);
-  // Whether another thread that does not wait moves bytes to, from or at the node, or a result ends there:
-  // that may free memory.
+  // Whether another thread moves bytes to, from or at the node, or a result ends there: that may free memory.
   bool others_move(const Node& node) const IK_REQUIRES(engine_mutex);
-  // Whether a thread that waits has marked a block of the node: it may go on if this thread gives up.
-  bool others_wait(const Node& node) const IK_REQUIRES(engine_mutex);
   // Whether this thread may wait until the block is not moving, while it keeps its own marks: a thread that
   // has marks waits for no thread that itself waits, so that no two wait for each other.
   bool may_await(const Block& block) const IK_REQUIRES(engine_mutex) {

@@ -1,5 +1,6 @@
 // The calling thread's own share of pins, moves and evictions, by which the engine tells them from other
-// threads'.
+// threads'. A process has one engine at work: a thread must not use a second one inside an operator of the
+// first.
 #pragma once
 
 #include <array>

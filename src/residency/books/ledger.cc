@@ -50,11 +50,19 @@ void Ledger::wait_for_memory(Node& node) {
   const ThreadState& self = thread_state();
   const int running = self.running[index_of(node.id)];
   const int moving = self.moving[index_of(node.id)];
-  node.stuck += running;
-  node.moving -= moving;
+  struct Waits {  // Ends with the lock held, after an exception too.
+    Waits(Node& at, int its_running, int its_moving) : node(at), running(its_running), moving(its_moving) {
+      node.stuck += running;
+      node.moving -= moving;
+    }
+    ~Waits() {
+      node.stuck -= running;
+      node.moving += moving;
+    }
+    Node& node;
+    const int running, moving;
+  } const waits(node, running, moving);
   table_.wait_change();
-  node.stuck -= running;
-  node.moving += moving;
 }
 
 Status Ledger::out_of_memory(const Node& node, Bytes size) const {
@@ -64,12 +72,13 @@ Status Ledger::out_of_memory(const Node& node, Bytes size) const {
   }
   const Bytes used(node.used.load());
   const Bytes kernel = used - node.replica_bytes;
+  const Bytes may_leave = node.replica_bytes - in_use;
   std::string message = node.device->name() + " is out of memory. " + to_string(size) + " asked, " +
                         to_string(used) + " of its budget of " + to_string(Bytes(node.budget.load())) +
                         " in use (" + to_string(in_use) + " by operands and pins, of which " +
                         to_string(pinned_bytes(node)) + " pinned by the user or escaped; " +
-                        to_string(kernel) + " by kernels themselves)";
-  const Bytes may_leave = node.replica_bytes - in_use;
+                        to_string(may_leave) + " by other tensors; " + to_string(kernel) +
+                        " by kernels themselves)";
   const Bytes free(node.budget.load() - used.count());
   if (table_.backing(node) == kNoNode && node.kind != NodeKind::disk && may_leave != Bytes(0) &&
       free + may_leave >= size) {

@@ -101,13 +101,20 @@ Status Mover::start_move(Block& block, NodeId from, NodeId to, MoveIntent intent
     if (!block.replica(from).share()) return pins_.why_written(block, table_.node(from));
     target.transition(ReplicaEvent::fetch_begin);
   }
+  struct Begun {  // Without a reservation the target is absent again, after an exception too.
+    ~Begun() {
+      if (reserved) return;
+      const TableLock lock(table);
+      target.transition(ReplicaEvent::fetch_fail);
+    }
+    BlockTable& table;
+    Replica& target;
+    bool reserved = false;
+  } begun{table_, target};
   Result<Reservation> reservation = space_->reserve(to, block.size(), intent.mode);
+  if (!reservation.ok()) return reservation.status();
+  begun.reserved = true;
   TableLock lock(table_);
-  if (!reservation.ok()) {
-    move->become(MoveState::failed);
-    target.transition(ReplicaEvent::fetch_fail);
-    return reservation.status();
-  }
   move->reservation = std::move(reservation).value();
   move->become(MoveState::reserved);
   target.copies.set_move(move);
@@ -370,6 +377,16 @@ Status Mover::land(const MovePtr& move) {
   cancel_next_hop(block);
   const Landing landing(*move);
   const BlockMovingScope scope(table_, block);
+  struct Leaving {  // A source that has not left stays, after an exception too.
+    ~Leaving() {
+      const TableLock lock(table);
+      release.cancel_vacate(block, node);
+    }
+    BlockTable& table;
+    MemoryRelease& release;
+    Block& block;
+    const NodeId node;
+  } const leaving{table_, release_, block, move->from};
   reach("land");
   Status status;
   if (move->last != nullptr && !move->is_over()) status = move->last->synchronize();
@@ -379,9 +396,6 @@ Status Mover::land(const MovePtr& move) {
   Replica& source = block.replica(move->from);
   if (source.vacating && status.ok() && source.word.close_if_unpinned()) {
     space_->finish_eviction(table_.node(move->from), block);
-  } else if (source.vacating) {
-    TableLock lock(table_);
-    release_.cancel_vacate(block, move->from);
   }
   if (!status.ok() || onward == kNoNode) return status;
   if (block.replica(onward).word.state() != ReplicaState::absent) return {};

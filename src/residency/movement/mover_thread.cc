@@ -80,8 +80,7 @@ void MoverThread::run() {
       lock.unlock();
       try {
         work_.advance_moves();
-      } catch (
-          const std::exception& error) {  // An observer threw; the program's next operator meets it again.
+      } catch (const std::exception& error) {  // Such as no heap: the program's next operator meets it again.
         log(LogLevel::warn, std::string("a move did not go on by itself: ") + error.what());
       }
       lock.lock();

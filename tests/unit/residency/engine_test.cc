@@ -177,9 +177,9 @@ TEST(Engine, I4OutOfMemorySaysAllTheNumbers) {
   EXPECT_EQ(
       status.message(),
       "sim:0 is out of memory. 18.0 KiB asked, 48.0 KiB of its budget of 64.0 KiB in use (28.0 KiB by "
-      "operands "
-      "and pins, of which 16.0 KiB pinned by the user or escaped; 20.0 KiB by kernels themselves); a larger "
-      "budget for sim:0 in INNKEEPER_NODES or configure() would help, and unpinning");
+      "operands and pins, of which 16.0 KiB pinned by the user or escaped; 0 B by other tensors; 20.0 KiB by "
+      "kernels themselves); a larger budget for sim:0 in INNKEEPER_NODES or configure() would help, and "
+      "unpinning");
   const Status huge = machine->device(node).allocate(MiB(2)).status();
   EXPECT_EQ(huge.code(), Code::out_of_memory);
   EXPECT_NE(huge.message().find("2.0 MiB asked"), std::string::npos) << huge.message();

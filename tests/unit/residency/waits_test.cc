@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -90,17 +89,19 @@ TEST(Waits, TwoOperatorsDoNotWaitForEachOthersBlocks) {
 class OtherOperator {
  public:
   OtherOperator(Machine& machine, Block* operand, Bytes scratch)
-      : thread_([this, &machine, operand, scratch] {
-          const NodeAdmission admission = machine->admit(machine.sim(), Bytes(0));
+      : OtherOperator(machine, machine.sim(), operand, scratch) {}
+  OtherOperator(Machine& machine, NodeId at, Block* operand, Bytes scratch)
+      : thread_([this, &machine, at, operand, scratch] {
+          const NodeAdmission admission = machine->admit(at, Bytes(0));
           Access access{.block = operand};
           const size_t operands = operand != nullptr ? 1 : 0;
-          IK_CHECK(machine->acquire(machine.sim(), std::span(&access, operands)).ok());
+          IK_CHECK(machine->acquire(at, std::span(&access, operands)).ok());
           Memory memory;
-          if (scratch != Bytes(0)) memory = machine->device(machine.sim()).allocate(scratch).value();
+          if (scratch != Bytes(0)) memory = machine->device(at).allocate(scratch).value();
           runs_ = true;
           while (runs_) std::this_thread::yield();
           memory.reset();
-          machine->release(machine.sim(), std::span(&access, operands));
+          machine->release(at, std::span(&access, operands));
         }) {
     while (!runs_) std::this_thread::yield();
   }
@@ -201,19 +202,113 @@ TEST(Waits, TwoBudgetsThatCannotBeMetLeaveTheOneBefore) {
   destroy(machine, {pinned, leaves});
 }
 
-TEST(Waits, AnExceptionDuringABudgetsEvictionsRestoresTheOneBefore) {
-  Machine machine({.budget = Bytes(8 * kSize)});
-  Block* block = machine.make(machine.sim(), pattern(kSize, 2)).value();
+// The request has marked the only block of the node, and waits for memory that an operator at the host frees.
+TEST(Waits, AKernelWaitsForARequestThatWaitsForTheHost) {
+  const Watchdog watchdog(std::chrono::seconds(30));
+  Machine machine({.budget = Bytes(kSize), .host_budget = Bytes(kSize), .host_computes = true});
+  Block* block = machine.make(machine.sim(), pattern(kSize, 1)).value();
+  OtherOperator other(machine, machine.host(), nullptr, Bytes(kSize));
+  std::atomic<bool> evicts = false;
+  std::atomic<int> kernel_waits = 0;
+  static thread_local bool is_kernel = false;
+  std::thread request;
+  std::thread end;
+  Status status;
   {
     const AtPoints points([&](const char* name) {
-      if (std::strcmp(name, "victim") == 0) throw std::runtime_error("in the middle");
+      if (std::strcmp(name, "wait") != 0) return;
+      if (is_kernel) {
+        kernel_waits.fetch_add(1);
+      } else {
+        evicts = true;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
     });
-    EXPECT_THROW((void)machine->set_budget(machine.sim(), Bytes(kSize / 2)), std::runtime_error);
+    request = std::thread([&] { EXPECT_TRUE(machine->requests().evict(*block).ok()); });
+    EXPECT_TRUE(soon([&] { return evicts.load(); }));
+    end = std::thread([&] {
+      (void)soon([&] { return kernel_waits.load() > 10; });
+      other.end();
+    });
+    is_kernel = true;
+    {
+      const NodeAdmission admission = machine->admit(machine.sim(), Bytes(0));
+      status = machine->device(machine.sim()).allocate(Bytes(kSize)).status();
+    }
+    is_kernel = false;
+    end.join();
+    request.join();
   }
-  EXPECT_EQ(machine->budget(machine.sim()), Bytes(8 * kSize));
-  EXPECT_TRUE(machine->set_budget(machine.sim(), Bytes(kSize / 2)).ok()) << "no change is under way";
-  EXPECT_EQ(machine.read(*block, machine.host()).value(), pattern(kSize, 2));
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(machine->check_invariants(), "");
   machine->destroy(block);
+}
+
+// The operator has pins, and a kernel needs the memory of what it pins.
+TEST(Waits, ReliefDoesNotLetAnOperatorWaitThatGathers) {
+  const Watchdog watchdog(std::chrono::seconds(30));
+  Machine machine({.budget = Bytes(32 * kSize)});
+  Block* operand = machine.make(machine.sim(), pattern(kSize, 1)).value();
+  OtherOperator kernel(machine, nullptr, Bytes(8 * kSize));
+  {
+    const NodeAdmission admission = machine->admit(machine.sim(), Bytes(0));
+    Access access{.block = operand};
+    ASSERT_TRUE(machine->acquire(machine.sim(), std::span(&access, 1)).ok());
+    Reservation reservation =
+        machine->evictor().reserve(machine.sim(), Bytes(kSize), Reserve::may_evict).value();
+    const ArmedReservation armed(reservation);
+    EXPECT_EQ(machine->evictor().relieve(machine.sim(), Bytes(kSize)).code(), Code::busy);
+    EXPECT_TRUE(armed.refused()) << "so that the operator begins again";
+    machine->release(machine.sim(), std::span(&access, 1));
+  }
+  kernel.end();
+  machine->destroy(operand);
+}
+
+// The operator's last operand is released between the search and the look at who runs.
+TEST(Waits, ReliefLooksTwice) {
+  const Watchdog watchdog(std::chrono::seconds(30));
+  Machine machine({.budget = Bytes(64 * kSize)});
+  Block* operand = machine.make(machine.sim(), pattern(kSize, 1)).value();
+  OtherOperator other(machine, operand, Bytes(0));
+  const AtPoints points([&](const char* name) {
+    if (std::strcmp(name, "nothing leaves") == 0) other.end();
+  });
+  const Status status = machine->evictor().relieve(machine.sim(), Bytes(kSize));
+  EXPECT_TRUE(status.ok()) << status.message();
+  machine->destroy(operand);
+}
+
+TEST(Waits, ABudgetThatCannotBeMetFailsNoOtherThreadsRequest) {
+  const Watchdog watchdog(std::chrono::seconds(30));
+  Machine machine({.budget = Bytes(8 * kSize)});
+  Block* pinned = machine.make(machine.sim(), pattern(2 * kSize, 1)).value();
+  ASSERT_TRUE(machine->requests().pin(*pinned, machine.sim()).ok());
+  Block* leaves = machine.make(machine.sim(), pattern(kSize, 2)).value();
+  const std::thread::id self = std::this_thread::get_id();
+  std::thread other;
+  std::atomic<bool> waits = false;
+  std::atomic<bool> ended = false;
+  Status asked;
+  {
+    const AtPoints points([&](const char* name) {
+      const bool mine = std::this_thread::get_id() == self;
+      if (mine && std::strcmp(name, "victim") == 0) {
+        other = std::thread([&] {
+          asked = machine->device(machine.sim()).allocate(Bytes(2 * kSize)).status();
+          ended = true;
+        });
+        while (!waits && !ended) std::this_thread::yield();
+      } else if (!mine && std::strcmp(name, "wait") == 0) {
+        waits = true;
+      }
+    });
+    EXPECT_FALSE(machine->set_budget(machine.sim(), Bytes(kSize)).ok());
+    ASSERT_TRUE(other.joinable());
+    other.join();
+  }
+  EXPECT_TRUE(asked.ok()) << asked.message();
+  destroy(machine, {pinned, leaves});
 }
 
 }  // namespace
