@@ -14,7 +14,7 @@
 namespace innkeeper {
 
 // Parameters of a node's choice of a victim in addition to the order of keys. The engine's index
-// (residency/index.h) and the planner's model of it (plan/on_demand.h) share these.
+// (residency/block/victim_index.h) and the planner's model of it (plan/on_demand.h) share these.
 inline constexpr Bytes kSmallReplica = KiB(64);  // Copied in some 3 us; starting the copy takes 10.
 inline constexpr int64_t kSmallShare = 16;  // Small replicas stay while they take 1/16 of the budget or less.
 inline constexpr size_t kVictimLooks = 16;  // Replicas compared with the first one.
@@ -39,9 +39,9 @@ class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
   virtual std::string_view name() const = 0;
-  // ReuseHistory a replica's key. Its rank never falls while the replica stays where it is.
+  // Returns a replica's key. Its rank never falls while the replica stays where it is.
   virtual EvictionKey key(const EvictionView& replica) const = 0;
-  // ReuseHistory the predicted time of the replica's next use, later than `now`; 0: no prediction.
+  // Returns the predicted time of the replica's next use, later than `now`; 0: no prediction.
   //
   // If the first replica in the order of keys has a prediction, a spare with a later predicted use
   // leaves instead. Only a spare may: a replica that must be copied out right after its use would have
@@ -51,7 +51,7 @@ class EvictionPolicy {
 
 // Least recently used first; of two that were last used by the same operator the spare one, then the larger.
 std::unique_ptr<EvictionPolicy> make_lru_policy();
-// As above, with predictions for replicas that returned before (policy/returns.h). If a program repeats a
+// As above, with predictions for replicas that returned before (reuse_history.h). If a program repeats a
 // period that nearly fits, a part of it therefore stays, while by the order of use none would.
 std::unique_ptr<EvictionPolicy> make_reuse_distance_policy();
 

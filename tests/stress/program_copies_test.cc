@@ -1,4 +1,4 @@
-// Copies that several threads start without waiting (residency/program_copy.h), while other threads evict and
+// Copies that several threads start without waiting (movement/program_copy.h), while other threads evict and
 // read.
 #include <gtest/gtest.h>
 

@@ -43,7 +43,7 @@ NodeId where_to_write(Runtime& runtime, OperatorCall& call, const at::Tensor& so
   return there != kNoNode && !runtime.backend(there).host ? there : call.choose();
 }
 
-// The node's device, if a copy may run on its copy queues (residency/program_copy.h). A program that does not
+// The node's device, if a copy may run on its copy queues (movement/program_copy.h). A program that does not
 // use the name `cuda` may have its own tensors on a GPU, and its own streams that order accesses to
 // page-locked memory.
 C10Device* device_with_copy_queues(Runtime& runtime, NodeId node) {

@@ -8,7 +8,7 @@
 namespace innkeeper::torch_layer {
 
 // Writes `source` into `target`; at least one is managed. With `non_blocking` a copy between a GPU and
-// page-locked memory of one layout and dtype runs concurrently with kernels (residency/program_copy.h). The
+// page-locked memory of one layout and dtype runs concurrently with kernels (movement/program_copy.h). The
 // program then waits before it reads the copied bytes, as on CUDA. All other bytes for the CPU have arrived
 // when this returns.
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool non_blocking);

@@ -78,7 +78,7 @@ class OperatorCall {
   // Whether operands have different device indices.
   bool mixed_indices() const { return mixed_indices_; }
   size_t operand_count() const { return operands_.size(); }
-  // Names the queue of the node on which the only operand's bytes are copied (residency/program_copy.h).
+  // Names the queue of the node on which the only operand's bytes are copied (movement/program_copy.h).
   // Requires: before begin().
   void use_queue(Queue queue) { accesses_.front().queue = queue; }
   Queue queue() const { return accesses_.empty() ? Queue::compute : accesses_.front().queue; }

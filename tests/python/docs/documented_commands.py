@@ -55,6 +55,9 @@ TRIED: dict[str, Short | Elsewhere] = {
     "make help": Short("make help", "make check-torch"),
     "make setup": AS_IT_IS,
     "make demo": DEMO,
+    ". .venv/bin/activate": Short(
+        ". .venv/bin/activate && python -c 'import innkeeper' && innkeeper --help", "Subcommands:"
+    ),
     "make check": Elsewhere("tools/check.sh"),
     "make check CHANGED=1": Short("python3 tools/check_changed.py --list", "tools/lint.sh structure"),
     "make test": Elsewhere('"make", "--no-print-directory", "test"'),

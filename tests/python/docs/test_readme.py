@@ -58,6 +58,21 @@ def test_python_blocks_print_what_stands_below_them(run_python: RunProgram, docu
         assert abs(now - then) <= max(now, then) / 4, f"{then} is stale; now it prints\n{done.stdout}"
 
 
+def test_choosing_s_first_block_runs_without_a_gpu(run_python: RunProgram, tmp_path: Path):
+    """As the page says: simulated GPUs, and a memory that they have."""
+    page = ROOT / "docs" / "choosing.md"
+    said = re.search(
+        r"without a GPU set `INNKEEPER_NODES=(\S+)` first, and ask for less: `(.*)`", page.read_text()
+    )
+    assert said is not None
+    nodes, memory = said.groups()
+    block = next(fence.text for fence in fences(page) if fence.language == "python")
+    assert block.count("memory=8 << 30") == 1
+    block = block.replace("memory=8 << 30", memory)
+    done = run_python("-c", block, INNKEEPER_NODES=nodes, INNKEEPER_LEASE_DIR=str(tmp_path / "leases"))
+    assert done.returncode == 0 and done.stdout.startswith("managed:0 {'GPU-"), done.stderr
+
+
 def test_mistakes_in_settings_read_as_documented(run_python: RunProgram):
     pairs: list[tuple[str, str]] = []
     for fence in fences(ROOT / "docs" / "settings.md"):

@@ -1,4 +1,4 @@
-// Copies that the program starts and does not wait for (residency/program_copy.h). They stay in order with
+// Copies that the program starts and does not wait for (movement/program_copy.h). They stay in order with
 // the operators that touch the block: the simulator shows a missing wait. They run concurrently with all
 // others: its clock shows that.
 #include "residency/movement/program_copy.h"
