@@ -43,7 +43,7 @@ MODELS = """
 ### {library}
 
 At {commit}, with {library} {version} and PyTorch {torch}. To keep to 60 % of the peak (or 128 KiB)
-{moved} of the same evicted tensors, {evictions:,} times in all.
+{moved} of the models with the CPU's bits evicted tensors, {evictions:,} times in all.
 
 | | models |
 |---|---|
