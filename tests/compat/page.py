@@ -42,8 +42,8 @@ the next.
 MODELS = """
 ### {library}
 
-At {commit}, with {library} {version} and PyTorch {torch}. To keep to 60 % of the peak (or 128 KiB)
-{moved} of the same evicted tensors, {evictions:,} times in all.
+At {commit}, with {library} {version} and PyTorch {torch}. To keep to 60 % of the peak (or 128 KiB), runs of
+{moved} of the models that are the same evicted tensors, {evictions:,} times in all.
 
 | | models |
 |---|---|
