@@ -5,8 +5,9 @@
     check_words.py --lower    lowers the ceilings to the figures of today
 
 `tools/words.txt` has a line for each word and each identifier that was given up, and for each measure of the
-structure, with the most that there may be, and why. A ceiling only falls. Where fewer words or identifiers
-are left than its line says, that is a failure too, so that the line is lowered in the same commit.
+structure, with the most that there may be, and why. A file that a comment or a document names must exist; a
+line lists those of other projects. A ceiling only falls. Where fewer words, identifiers or files are left
+than its line says, that is a failure too, so that the line is lowered in the same commit.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ FRAGMENT = re.compile(
     r"(?:and|or|but|of|in|on|at|to|by|for|from|with|without|behind|beside|before|after|since|until|as|than|"
     r"that|which|who|whose|where|when|while|it|its|they|their|them|this|these|those|he|his|him)\b"
 )
+# A file that a text names, with any part of its path. A name with a line's number belongs to an older commit,
+# and a file in build/ is made later; neither is looked at, nor are relative paths and patterns.
+NAMED_FILE = re.compile(r"(?<![\w./*<~$}-])(?!build/)(\w[\w./-]*\.(?:h|cc|py|sh|md))\b(?![\w/*(]|:\d)")
 
 
 class Limit(NamedTuple):
     """A line of the list."""
 
-    kind: str  # "word", "name" or "measure"
+    kind: str  # "word", "name", "file" or "measure"
     text: str
     most: int | float
     why: str
@@ -211,6 +215,31 @@ def measures(every: list[Comment]) -> dict[str, Callable[[], int | float]]:
     }
 
 
+def file_ends() -> set[str]:
+    """Every file of the repository, as each end of its path: c.h, b/c.h, a/b/c.h."""
+    ends: set[str] = set()
+    for path in files(""):
+        parts = path.relative_to(TOP).parts
+        ends |= {"/".join(parts[i:]) for i in range(len(parts))}
+    return ends | {"tools/check_words.py", "check_words.py"}
+
+
+def missing_files(every: list[Comment]) -> dict[str, Path]:
+    """Files that comments and documents name and that do not exist, each with the first file to name it."""
+    texts = [(comment.path, comment.text) for comment in every]
+    texts += [(path, path.read_text()) for path in files(".md", ".1") if path.name != "CHANGELOG.md"]
+    for path in files(".txt", ".sh", ".cmake"):
+        notes = [line for line in path.read_text().splitlines() if line.lstrip().startswith("#")]
+        texts.append((path, "\n".join(notes)))
+    ends = file_ends()
+    missing: dict[str, Path] = {}
+    for path, text in texts:
+        for name in NAMED_FILE.findall(text):
+            if name not in ends:
+                missing.setdefault(name, path)
+    return missing
+
+
 def counted(limit: Limit, prose: list[str], sources: list[str]) -> int:
     """How often a word stands in comments and documents, or an identifier in code."""
     if limit.kind == "name":
@@ -239,14 +268,21 @@ def main() -> int:
     prose += [path.read_text() for path in files(".md", ".1") if path.name != "CHANGELOG.md"]
     sources = [path.read_text() for path in files(".h", ".cc", ".py", ".txt")]
     measured = measures(every)
-    found = {
-        limit: measured[limit.text]() if limit.kind == "measure" else counted(limit, prose, sources)
-        for limit in limits()
-    }
+    missing = missing_files(every)
+    found: dict[Limit, int | float] = {}
+    for limit in limits():
+        if limit.kind == "measure":
+            found[limit] = measured[limit.text]()
+        elif limit.kind == "file":
+            known = {name for name in missing if re.fullmatch(limit.text, name)}
+            found[limit] = len(known)
+            missing = {name: path for name, path in missing.items() if name not in known}
+        else:
+            found[limit] = counted(limit, prose, sources)
     if "--lower" in sys.argv[1:]:
         lower(found)
         return 0
-    wrong = []
+    wrong = [f"{path.relative_to(TOP)} names {name}, which is not there" for name, path in missing.items()]
     for limit, figure in found.items():
         if show:
             print(f"{figure:>8} of {limit.most:<8} {limit.kind} {limit.text}")

@@ -38,7 +38,6 @@ class Operands {
   void adopt(Block& block, NodeId id, Memory memory);
   // The kernel resized the storage of a block that the caller acquired for writing, or that had no bytes.
   void replace(Block& block, NodeId id, Memory memory, Bytes size) IK_EXCLUDES(engine_mutex);
-  // Resizes a block that was never written.
   Status resize_unwritten(Block& block, Bytes size) IK_EXCLUDES(engine_mutex);
   // The block ends while its real memory on the node is held outside: hands the memory over.
   Memory detach(Block& block, NodeId id) IK_EXCLUDES(engine_mutex);

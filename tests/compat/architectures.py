@@ -3,7 +3,7 @@
 Each model has random weights, made by its own classes, in training mode and with its dropout. It makes two
 steps of AdamW: on the CPU, on the managed device with free space for all, and with 60 % of the peak of that
 run, on one simulated GPU. Losses and all weights are compared. Each model runs in a child process, so that a
-crash or hang is one row. of_LIBRARY.py in this directory chooses the models and makes them small.
+crash or hang is one row. of_*.py in this directory chooses the models and makes them small.
 
     python tests/compat/architectures.py transformers --json build/compat/transformers.json
     python tests/compat/architectures.py timm --only 'vit.*'

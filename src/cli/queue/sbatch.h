@@ -37,7 +37,6 @@ struct Sbatch {
 Result<Sbatch> to_sbatch(const queue::JobSpec& spec, const std::vector<std::string>& after,
                          const std::vector<std::string>& after_any, const SbatchOptions& options);
 
-// Quotes a word for a POSIX shell.
 std::string shell_quoted(const std::string& word);
 
 }  // namespace innkeeper::cli

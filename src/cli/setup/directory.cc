@@ -45,8 +45,8 @@ std::string quotas(Bytes size) {
                      size.count() / 1024 / kShares, inodes_of(size) / kShares);
 }
 
-// Opens a tmpfs that is mounted nowhere. linux/mount.h declares the constants, but conflicts
-// with sys/mount.h.
+// Opens a tmpfs that is mounted nowhere. <linux/mount.h> declares the constants, but conflicts
+// with <sys/mount.h>.
 int open_tmpfs() {
   constexpr int kCloseOnExec = 1;
   return static_cast<int>(syscall(SYS_fsopen, "tmpfs", kCloseOnExec));

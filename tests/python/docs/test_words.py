@@ -65,6 +65,21 @@ def test_what_holds(check: Callable[..., tuple[int, list[str]]]) -> None:
     assert check(limits=limits) == (0, ["words: 3 lines hold"])
 
 
+def test_a_file_that_is_named_is_there_or_has_a_line(
+    check: Callable[..., tuple[int, list[str]]], tree: Path
+) -> None:
+    note = (
+        "// residency/engine.h, a.py and ../x.md; gone.cc:7 was, build/y.md will be. <sys/mount.h>; b/gone.h."
+    )
+    (tree / "src" / "a.h").write_text(f"{note}\n")
+    assert check(limits="word 1 somebody: why") == (1, ["src/a.h names b/gone.h, which is not there"])
+    limits = "word 1 somebody: why\nfile 1 b/gone\\.h: elsewhere"
+    assert check(limits=limits) == (0, ["words: 2 lines hold"])
+    (tree / "src" / "a.h").unlink()
+    said = "b/gone\\.h: 0 are left of 1; run tools/check_words.py --lower"
+    assert check(limits=limits) == (1, [said])
+
+
 def test_lower_writes_the_figures(check: Callable[..., tuple[int, list[str]]], tree: Path) -> None:
     status, _ = check("--lower", limits="# kept\nword 7 somebody: why: not\nname 0 b_: more than its ceiling")
     assert status == 0
