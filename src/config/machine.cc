@@ -12,6 +12,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "base/edit_distance.h"
 #include "base/size.h"
 #include "config/accelerator_kinds.h"
 #include "config/text.h"
@@ -65,6 +66,16 @@ std::string with_commas(std::string_view item) {
     at = next;
   }
   return taken == 0 ? "" : result.append(item.substr(taken));
+}
+
+// Returns a hint if `word` is the first word of a node but for one letter; else empty.
+std::string nearest_word(std::string_view word) {
+  std::vector<std::string_view> known = {"auto", "host", "disk"};
+  for (const AcceleratorKind& kind : kAcceleratorKinds) known.push_back(kind.name);
+  for (const std::string_view each : known) {
+    if (edit_distance(word, each) == 1) return " (the nearest is " + std::string(each) + ")";
+  }
+  return "";
 }
 
 class Parser {
@@ -125,7 +136,8 @@ class Parser {
       if (word != kind.name) continue;
       return kind.simulated ? parse_simulated(item, kind, rest) : parse_visible(item, kind, bare, rest);
     }
-    const std::string hint = parse_index(item) ? " (each GPU is an item of its own: cuda:0,cuda:1)" : "";
+    const std::string hint =
+        parse_index(item) ? " (each GPU is an item of its own: cuda:0,cuda:1)" : nearest_word(word);
     return refuse(in_quotes(item) + " is no node" + hint +
                   "; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB");
   }
@@ -136,8 +148,7 @@ class Parser {
     if (!size.ok()) return refuse(in_quotes(item) + ": " + size.status().message());
     if (size.value().count() < kAlignment) {
       return refuse(in_quotes(item) + ": a budget of " + std::to_string(size.value().count()) +
-                    " bytes holds nothing, expected " + std::to_string(kAlignment) +
-                    "B or more, as in 64MiB");
+                    " B is too small, expected " + std::to_string(kAlignment) + "B or more, as in 64MiB");
     }
     budget = size.value();
     return Status::okay();

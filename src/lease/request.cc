@@ -32,7 +32,7 @@ Status set_count(Request& request, std::string_view value) {
 }
 
 Status set_memory(Request& request, std::string_view value) {
-  const Result<Bytes> size = parse_size(value, SizeUnits::short_too);
+  const Result<Bytes> size = value == "0" ? Bytes(0) : parse_size(value, SizeUnits::short_too);
   if (!size.ok()) return refuse("--mem: " + size.status().message());
   if (size.value() == Bytes(0))
     return refuse("--mem " + printable(value) + ": a lease of no memory holds nothing");
@@ -171,7 +171,8 @@ Status check(const Request& request) {
     return refuse("asked for " + std::to_string(request.count) + " GPUs: expected 1 to " +
                   std::to_string(kMaxClaims));
   if (request.memory && *request.memory <= Bytes(0))
-    return refuse("asked for no memory: a lease of it holds nothing");
+    return refuse("asked for " + std::to_string(request.memory->count()) +
+                  " bytes of memory: expected 1 or more");
   if (!request.whole() && !request.memory) return refuse("--share needs --mem: how much of each GPU?");
   return request.expires_after ? check_expiry(*request.expires_after) : Status::okay();
 }

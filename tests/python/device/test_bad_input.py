@@ -24,11 +24,13 @@ from torch import nn
 # The nodes, and the line; None if the line names a value that differs between machines or systems.
 BAD_NODES = {
     "gpu:64MiB": '"gpu:64MiB" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB',
+    "simm:64MiB": '"simm:64MiB" is no node (the nearest is sim); expected auto, cuda, cuda:0:20GiB, sim:2x64MiB,'
+    " host:1GiB or disk:/tmp:8GiB",
     "sim": '"sim" has no size, expected sim:SIZE or sim:COUNTxSIZE, as in sim:2x64MiB',
     "sim:64": '"sim:64": size "64" has no unit, expected a number and one of B, KiB, MiB, GiB, TiB, as in 64MiB',
     "sim:2x64MB": '"sim:2x64MB": size "64MB" has the unknown unit "MB", expected a number and one of B, KiB,'
     " MiB, GiB, TiB, as in 64MiB",
-    "sim:2x0MiB": '"sim:2x0MiB": a budget of 0 bytes holds nothing, expected 64B or more, as in 64MiB',
+    "sim:2x0MiB": '"sim:2x0MiB": a budget of 0 B is too small, expected 64B or more, as in 64MiB',
     "sim:99x1MiB": '"sim:99x1MiB": "99" is no count from 1 to 32, as in sim:2x64MiB',
     "host:1.GiB": '"host:1.GiB": size "1.GiB" has no digit after its point, expected a number and one of B, KiB, MiB,'
     " GiB, TiB, as in 64MiB",

@@ -193,8 +193,12 @@ const BadCase kBadNodes[] = {
      "host:1GiB or disk:/tmp:8GiB"},
     {"sim:64MiB,",
      "\"\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or disk:/tmp:8GiB"},
+    {"simm:1x3MiB",
+     "\"simm:1x3MiB\" is no node (the nearest is sim); expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, "
+     "host:1GiB or disk:/tmp:8GiB"},
     {"Host:1GiB\n",
-     "\"Host:1GiB\\x0a\" is no node; expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, host:1GiB or "
+     "\"Host:1GiB\\x0a\" is no node (the nearest is host); expected auto, cuda, cuda:0:20GiB, sim:2x64MiB, "
+     "host:1GiB or "
      "disk:/tmp:8GiB"},
     {"auto:1",
      "\"auto:1\": size \"1\" has no unit, expected a number and one of B, KiB, MiB, GiB, TiB, as in "
@@ -210,8 +214,8 @@ const BadCase kBadNodes[] = {
     {"sim:2x",
      "\"sim:2x\": size \"\" is missing, expected a number and one of B, KiB, MiB, GiB, TiB, as in "
      "64MiB"},
-    {"sim:2x0MiB", "\"sim:2x0MiB\": a budget of 0 bytes holds nothing, expected 64B or more, as in 64MiB"},
-    {"host:63B", "\"host:63B\": a budget of 63 bytes holds nothing, expected 64B or more, as in 64MiB"},
+    {"sim:2x0MiB", "\"sim:2x0MiB\": a budget of 0 B is too small, expected 64B or more, as in 64MiB"},
+    {"host:63B", "\"host:63B\": a budget of 63 B is too small, expected 64B or more, as in 64MiB"},
     {"host:-1GiB",
      "\"host:-1GiB\": size \"-1GiB\" is negative, expected a number and one of B, KiB, MiB, GiB, TiB, "
      "as in 64MiB"},
@@ -245,8 +249,7 @@ const BadCase kBadNodes[] = {
     {"disk", "\"disk\" has no directory, expected disk:DIRECTORY:SIZE, as in disk:/tmp:8GiB"},
     {"disk::8GiB", "\"disk::8GiB\" has no directory, expected disk:DIRECTORY:SIZE, as in disk:/tmp:8GiB"},
     {"disk:/tmp", "\"disk:/tmp\" has no size, expected disk:DIRECTORY:SIZE, as in disk:/tmp:8GiB"},
-    {"disk:/tmp:0B",
-     "\"disk:/tmp:0B\": a budget of 0 bytes holds nothing, expected 64B or more, as in 64MiB"},
+    {"disk:/tmp:0B", "\"disk:/tmp:0B\": a budget of 0 B is too small, expected 64B or more, as in 64MiB"},
     {"disk:/no/such/directory:8GiB",
      "\"disk:/no/such/directory:8GiB\": directory \"/no/such/directory\": No such file or directory, "
      "expected a "

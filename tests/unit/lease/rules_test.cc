@@ -435,6 +435,12 @@ TEST(LeaseRequest, ReadsTheLanguage) {
   EXPECT_TRUE(parsed({"--wait"}).value().wait);
 }
 
+TEST(LeaseRequest, MemoryIsAtLeastOneByte) {
+  Request request;
+  request.memory = Bytes(-1);
+  EXPECT_EQ(check(request).message(), "asked for -1 bytes of memory: expected 1 or more");
+}
+
 TEST(LeaseRequest, RefusesWithOneLine) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"--gpus", "0"}, "--gpus 0: expected a number of GPUs from 1 to 64"},
@@ -443,6 +449,7 @@ TEST(LeaseRequest, RefusesWithOneLine) {
       {{"--mem", "20"}, "--mem: size \"20\" has no unit"},
       {{"--mem", "20g"}, "--mem: size \"20g\" has the unknown unit \"g\""},
       {{"--mem", "1x\n\x1b[2J"}, "--mem: size \"1x\\x0a\\x1b[2J\" has the unknown unit \"x\\x0a\\x1b[2J\""},
+      {{"--mem", "0"}, "--mem 0: a lease of no memory holds nothing"},
       {{"--mem", "0G"}, "--mem 0G: a lease of no memory holds nothing"},
       {{"--by", "luck"}, "--by luck: expected free, ratio, power or utilization"},
       {{"--share"}, "--share needs --mem: how much of each GPU?"},
