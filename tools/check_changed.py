@@ -121,6 +121,14 @@ def python_texts() -> dict[Path, str]:
     return {path: path.read_text() for path in (TOP / "tests").rglob("*.py")}
 
 
+@cache
+def direct_users(stem: str) -> frozenset[Path]:
+    """Python files of tests/ that import a module of this name, start it by its path, or name it as a plugin."""
+    name = re.escape(stem)
+    used = re.compile(rf'^\s*(?:from|import) {name}\b|\b{name}\.py\b|"{name}"', re.MULTILINE)
+    return frozenset(user for user, text in python_texts().items() if stem in text and used.search(text))
+
+
 def users_of(helper: str) -> set[str]:
     """Test files and directories that a helper in tests/ reaches: those that use it, or a helper that does.
 
@@ -133,9 +141,7 @@ def users_of(helper: str) -> set[str]:
         if path.name == "conftest.py":
             found |= {name for name in TESTED if (TOP / name).is_relative_to(path.parent)}
             continue
-        stem = re.escape(path.stem)  # imported, started by its path, or named as a plugin
-        used = re.compile(rf'^\s*(?:from|import) {stem}\b|\b{stem}\.py\b|"{stem}"', re.MULTILINE)
-        for user in {user for user, text in python_texts().items() if used.search(text)} - seen:
+        for user in direct_users(path.stem) - seen:
             seen.add(user)
             if user.name == "conftest.py" or not user.name.startswith("test_"):
                 todo.append(user)
