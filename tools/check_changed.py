@@ -123,7 +123,7 @@ def python_texts() -> dict[Path, str]:
 
 @cache
 def direct_users(stem: str) -> frozenset[Path]:
-    """Python files of tests/ that import a module of this name, start it by its path, or name it as a plugin."""
+    """Python files of tests/ that import a module of this name, start it by path, or name it as a plugin."""
     name = re.escape(stem)
     used = re.compile(rf'^\s*(?:from|import) {name}\b|\b{name}\.py\b|"{name}"', re.MULTILINE)
     return frozenset(user for user, text in python_texts().items() if stem in text and used.search(text))
