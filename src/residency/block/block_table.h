@@ -1,8 +1,8 @@
 // Nodes, blocks and the engine's mutex: which block has which replica, which thread works on it, and the
 // books of each node. The lowest part of an engine; it moves no bytes and makes no free space.
 //
-// A thread that works on a block without the lock marks the block as moving (moving.h). Every change of a
-// replica's state is checked against the table in state.h.
+// A thread that works on a block without the lock marks the block as moving (moving_scopes.h). Every change
+// of a replica's state is checked against the table in state.h.
 //
 // Ownership: owns the nodes and their devices, and the eviction policy. A block lives from create() until
 // Operands::destroy().

@@ -424,10 +424,11 @@ Status Mover::wait_landing(Node& node) {
   const auto is_over = [](const Move& move) { return move.is_over() && !move.landing; };
   while (!watched_.empty() && is_over(*watched_.front()) && watched_.front()->onward == kNoNode)
     watched_.pop_front();
-  const auto found = std::find_if(watched_.begin(), watched_.end(), [&](const MovePtr& move) {
+  const auto may_wait = [&](const MovePtr& move) IK_REQUIRES(engine_mutex) {
     return !is_over(*move) && move->from == node.id && move->block->replica(node.id).vacating &&
            table_.may_await(*move->block);
-  });
+  };
+  const auto found = std::find_if(watched_.begin(), watched_.end(), may_wait);
   return found == watched_.end() ? Status() : wait_landed(*found);
 }
 
