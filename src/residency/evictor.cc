@@ -23,11 +23,33 @@ constexpr int64_t kPeerReserve = 4;
 // The goals of make_room(): how many bytes are missing, and what to do where this thread alone can free no
 // more.
 
-// A charge of `size` bytes.
-class Evictor::ChargeGoal {
+// `size` bytes for an operator: what its charge and its relief have in common.
+class Evictor::OperatorGoal {
+ public:
+  bool others_may_free() const IK_REQUIRES(engine_mutex) { return evictor_.others_may_free(node_, mode_); }
+  Status wait() const IK_REQUIRES(engine_mutex) {
+    if (mode_ == Reserve::may_evict)
+      return Status(Code::busy, "other operators hold the memory at " + node_.device->name());
+    evictor_.ledger_.wait_for_memory(node_);  // A kernel waits where it is: it may have written already (I9).
+    return {};
+  }
+  Status refusal() const IK_REQUIRES(engine_mutex) { return evictor_.ledger_.out_of_memory(node_, size_); }
+
+ protected:
+  OperatorGoal(Evictor& evictor, Node& node, Bytes size, Reserve mode)
+      : evictor_(evictor), node_(node), size_(size), mode_(mode) {}
+
+  Evictor& evictor_;
+  Node& node_;
+  const Bytes size_;
+  const Reserve mode_;
+};
+
+// A charge.
+class Evictor::ChargeGoal : public OperatorGoal {
  public:
   ChargeGoal(Evictor& evictor, Node& node, Bytes size, Reserve mode)
-      : evictor_(evictor), node_(node), size_(size), mode_(mode) {}
+      : OperatorGoal(evictor, node, size, mode) {}
 
   bool is_reached() const { return Ledger::try_charge(node_, size_); }
   Bytes shortfall() const {
@@ -45,20 +67,23 @@ class Evictor::ChargeGoal {
     if (node_.kind == NodeKind::host && evictor_.table_.disk() != kNoNode)
       node_.ahead.fetch_add(shortfall.count(), std::memory_order_relaxed);
   }
-  bool others_may_free() const IK_REQUIRES(engine_mutex) { return evictor_.others_may_free(node_, mode_); }
-  Status wait() const IK_REQUIRES(engine_mutex) {
-    if (mode_ == Reserve::may_evict)
-      return Status(Code::busy, "other operators hold the memory at " + node_.device->name());
-    evictor_.ledger_.wait_for_memory(node_);  // A kernel waits where it is: it may have written already (I9).
-    return {};
-  }
-  Status refusal() const IK_REQUIRES(engine_mutex) { return evictor_.ledger_.out_of_memory(node_, size_); }
+  void took(Step) const {}
+};
+
+// Any memory that comes free at a device which has none for bytes that are charged.
+class Evictor::ReliefGoal : public OperatorGoal {
+ public:
+  ReliefGoal(Evictor& evictor, Node& node, Bytes size, Reserve mode)
+      : OperatorGoal(evictor, node, size, mode), used_before_(node.used.load()) {}
+
+  bool is_reached() const { return freed_ || node_.used.load() < used_before_; }
+  Bytes shortfall() const { return size_; }
+  void count_eviction(Bytes) const {}  // The planner hears of budgets alone.
+  void took(Step step) { freed_ = freed_ || step == Step::freed; }
 
  private:
-  Evictor& evictor_;
-  Node& node_;
-  const Bytes size_;
-  const Reserve mode_;
+  const int64_t used_before_;
+  bool freed_ = false;
 };
 
 // A budget below the bytes that are in use. The new budget is in force already.
@@ -69,6 +94,7 @@ class Evictor::BudgetGoal {
   bool is_reached() const { return shortfall() <= Bytes(0); }
   Bytes shortfall() const { return Bytes(node_.used.load()) - wanted_; }
   void count_eviction(Bytes) const {}
+  void took(Step) const {}
   bool others_may_free() const IK_REQUIRES(engine_mutex) { return evictor_.table_.others_move(node_); }
   Status wait() const IK_REQUIRES(engine_mutex) {
     evictor_.table_.wait_change();
@@ -99,6 +125,7 @@ Status Evictor::make_room(Node& node, Goal& goal, Reserve mode) {
     const Result<Taken> taken = step(node, shortfall, mode, count, landing);
     if (!taken.ok()) return goal.is_reached() ? Status() : taken.status();
     const auto& [step, failure] = taken.value();
+    goal.took(step);
     if (step != Step::none) {
       alone = false;
       continue;
@@ -141,8 +168,9 @@ Result<Evictor::Taken> Evictor::step(Node& node, Bytes shortfall, Reserve mode, 
   }
   if (mover_.landing_soon(node) != Bytes(0)) {
     const Status landed = mover_.wait_landing(node);
+    if (landed.ok()) return Taken{Step::freed, {}};
     if (landing.ok()) landing = landed;
-    return Taken{Step::freed, {}};
+    return Taken{Step::unblocked, {}};
   }
   if (!landing.ok()) return landing;
   if (pins_.poll_escapes() || mover_.cancel_last_waiting(node)) return Taken{Step::unblocked, {}};
@@ -236,28 +264,12 @@ Status Evictor::relieve(NodeId id, Bytes size) {
   const bool gathers = armed != nullptr && armed->reservation().mode() != Reserve::may_wait;
   const Reserve mode = gathers ? Reserve::may_evict : Reserve::may_wait;
   TableLock lock(table_);
-  const int64_t used = at.used.load();
-  const auto uncounted = [] {};  // The planner hears of budgets alone.
-  Status landing;
-  for (bool alone = false;;) {
-    table_.drain_nursery();
-    const Result<Taken> taken = step(at, size, mode, uncounted, landing);
-    if (!taken.ok()) return taken.status();
-    const auto& [step, failure] = taken.value();
-    if (step == Step::unblocked) continue;  // The device has no more memory than before.
-    if (step == Step::freed) return mover_.landing_soon(at) != Bytes(0) ? mover_.wait_landing(at) : landing;
-    if (!others_may_free(at, mode)) {
-      if (std::exchange(alone, true)) return failure.ok() ? ledger_.out_of_memory(at, size) : failure;
-      continue;  // Another thread may have ended since the step, and left victims.
-    }
-    alone = false;
-    if (gathers) {
-      armed->refuse();
-      return Status(Code::busy, "other operators hold the memory at " + at.device->name());
-    }
-    ledger_.wait_for_memory(at);
-    if (at.used.load() < used) return {};
-  }
+  if (size <= Bytes(0)) return ledger_.out_of_memory(at, size);  // Nothing leaves for no bytes.
+  ReliefGoal goal(*this, at, size, mode);
+  const Status status = make_room(at, goal, mode);
+  if (status.code() == Code::busy && gathers) armed->refuse();
+  if (!status.ok()) return status;
+  return mover_.landing_soon(at) != Bytes(0) ? mover_.wait_landing(at) : Status();
 }
 
 Status Evictor::evict_all() {

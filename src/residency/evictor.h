@@ -62,7 +62,9 @@ class Evictor final : public Accountant, public SpaceSource {
     Status failure;  // Of victims that could not leave; another thread may free the memory that they lack.
   };
 
-  class ChargeGoal;  // evictor.cc
+  class OperatorGoal;  // evictor.cc
+  class ChargeGoal;
+  class ReliefGoal;
   class BudgetGoal;
   // make_room() and step() release the lock meanwhile.
   template <class Goal>

@@ -174,6 +174,29 @@ TEST(Waits, ADeviceWithoutMemoryWaitsForAnotherOperator) {
   EXPECT_EQ(machine->evictor().relieve(machine.sim(), Bytes(kSize)).code(), Code::out_of_memory);
 }
 
+// Calls `ours`. While it evicts its first victim another thread calls `theirs`, which waits or ends before
+// the victim leaves.
+void during_eviction(const std::function<void()>& ours, const std::function<void()>& theirs) {
+  const std::thread::id self = std::this_thread::get_id();
+  std::thread other;
+  std::atomic<bool> goes_on = false;
+  const AtPoints points([&](const char* name) {
+    const bool mine = std::this_thread::get_id() == self;
+    if (mine && std::strcmp(name, "victim") == 0 && !other.joinable()) {
+      other = std::thread([&] {
+        theirs();
+        goes_on = true;
+      });
+      while (!goes_on) std::this_thread::yield();
+    } else if (!mine && std::strcmp(name, "wait") == 0) {
+      goes_on = true;
+    }
+  });
+  ours();
+  ASSERT_TRUE(other.joinable()) << "no victim was evicted";
+  other.join();
+}
+
 // Each would restore the budget that the other had put in force.
 TEST(Waits, TwoBudgetsThatCannotBeMetLeaveTheOneBefore) {
   Machine machine({.budget = Bytes(8 * kSize)});
@@ -181,23 +204,8 @@ TEST(Waits, TwoBudgetsThatCannotBeMetLeaveTheOneBefore) {
   Block* pinned = machine.make(machine.sim(), pattern(3 * kSize, 1)).value();
   ASSERT_TRUE(machine->requests().pin(*pinned, machine.sim()).ok());
   Block* leaves = machine.make(machine.sim(), pattern(kSize, 2)).value();
-  const std::thread::id self = std::this_thread::get_id();
-  std::thread other;
-  std::atomic<bool> waits = false;
-  {
-    const AtPoints points([&](const char* name) {
-      const bool mine = std::this_thread::get_id() == self;
-      if (mine && std::strcmp(name, "victim") == 0) {
-        other = std::thread([&] { EXPECT_FALSE(machine->set_budget(machine.sim(), Bytes(kSize)).ok()); });
-        while (!waits) std::this_thread::yield();
-      } else if (!mine && std::strcmp(name, "wait") == 0) {
-        waits = true;
-      }
-    });
-    EXPECT_FALSE(machine->set_budget(machine.sim(), Bytes(2 * kSize)).ok());
-    ASSERT_TRUE(other.joinable());
-    other.join();
-  }
+  during_eviction([&] { EXPECT_FALSE(machine->set_budget(machine.sim(), Bytes(2 * kSize)).ok()); },
+                  [&] { EXPECT_FALSE(machine->set_budget(machine.sim(), Bytes(kSize)).ok()); });
   EXPECT_EQ(machine->budget(machine.sim()), Bytes(8 * kSize));
   destroy(machine, {pinned, leaves});
 }
@@ -285,28 +293,9 @@ TEST(Waits, ABudgetThatCannotBeMetFailsNoOtherThreadsRequest) {
   Block* pinned = machine.make(machine.sim(), pattern(2 * kSize, 1)).value();
   ASSERT_TRUE(machine->requests().pin(*pinned, machine.sim()).ok());
   Block* leaves = machine.make(machine.sim(), pattern(kSize, 2)).value();
-  const std::thread::id self = std::this_thread::get_id();
-  std::thread other;
-  std::atomic<bool> waits = false;
-  std::atomic<bool> ended = false;
   Status asked;
-  {
-    const AtPoints points([&](const char* name) {
-      const bool mine = std::this_thread::get_id() == self;
-      if (mine && std::strcmp(name, "victim") == 0) {
-        other = std::thread([&] {
-          asked = machine->device(machine.sim()).allocate(Bytes(2 * kSize)).status();
-          ended = true;
-        });
-        while (!waits && !ended) std::this_thread::yield();
-      } else if (!mine && std::strcmp(name, "wait") == 0) {
-        waits = true;
-      }
-    });
-    EXPECT_FALSE(machine->set_budget(machine.sim(), Bytes(kSize)).ok());
-    ASSERT_TRUE(other.joinable());
-    other.join();
-  }
+  during_eviction([&] { EXPECT_FALSE(machine->set_budget(machine.sim(), Bytes(kSize)).ok()); },
+                  [&] { asked = machine->device(machine.sim()).allocate(Bytes(2 * kSize)).status(); });
   EXPECT_TRUE(asked.ok()) << asked.message();
   destroy(machine, {pinned, leaves});
 }
