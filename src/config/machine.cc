@@ -45,14 +45,20 @@ std::optional<int> index_from_environment(const char* name) {
   return text == nullptr ? std::nullopt : parse_index(text);
 }
 
+// The words with which nodes begin.
+std::vector<std::string_view> first_words() {
+  std::vector<std::string_view> words = {"auto", "host", "disk"};
+  for (const AcceleratorKind& kind : kAcceleratorKinds) words.push_back(kind.name);
+  return words;
+}
+
 // Returns `item` with commas if it contains several nodes with a wrong separator between them; else empty.
 std::string with_commas(std::string_view item) {
   // A directory's name may have spaces.
   const std::string_view between = item.starts_with("disk") ? ";" : "; \t\r\n|+&";
-  const auto begins_item = [](std::string_view text) {
-    return text.starts_with("auto") || text.starts_with("host") || text.starts_with("disk") ||
-           std::ranges::any_of(kAcceleratorKinds,
-                               [&](const AcceleratorKind& kind) { return text.starts_with(kind.name); });
+  const std::vector<std::string_view> words = first_words();
+  const auto begins_item = [&words](std::string_view text) {
+    return std::ranges::any_of(words, [&](std::string_view word) { return text.starts_with(word); });
   };
   std::string result;
   size_t taken = 0;
@@ -70,9 +76,7 @@ std::string with_commas(std::string_view item) {
 
 // Returns a hint if `word` is the first word of a node but for one letter; else empty.
 std::string nearest_word(std::string_view word) {
-  std::vector<std::string_view> known = {"auto", "host", "disk"};
-  for (const AcceleratorKind& kind : kAcceleratorKinds) known.push_back(kind.name);
-  for (const std::string_view each : known) {
+  for (const std::string_view each : first_words()) {
     if (edit_distance(word, each) == 1) return " (the nearest is " + std::string(each) + ")";
   }
   return "";

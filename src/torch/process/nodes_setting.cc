@@ -132,8 +132,11 @@ std::vector<std::string> expected_nodes(int visible_gpus) {
   if (spec.automatic) add_visible(std::string(kCuda));
   for (const NodeSpec& node : spec.nodes) {
     if (node.kind != NodeKind::accelerator) continue;
-    if (node.index) names.push_back(node.name);
-    if (!node.index) add_visible(node.name);
+    if (node.index) {
+      names.push_back(node.name);
+    } else {
+      add_visible(node.name);
+    }
   }
   if (!names.empty()) return names;
   // The host is device 0 if there is no other node.
