@@ -29,10 +29,12 @@ def format_bytes(count: int) -> str:
     if abs(count) < 10 << 10:
         return f"{count} B"
     size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size) < 1024 or unit == "TiB":
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024:
             break
         size /= 1024
+        unit = larger
     return f"{size:.1f} {unit}"
 
 
