@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "residency/movement/moving_scopes.h"
 #include "support/at_points.h"
 #include "support/block_locations.h"
 #include "support/machine.h"
@@ -298,6 +299,40 @@ TEST(Waits, ABudgetThatCannotBeMetFailsNoOtherThreadsRequest) {
                   [&] { asked = machine->device(machine.sim()).allocate(Bytes(2 * kSize)).status(); });
   EXPECT_TRUE(asked.ok()) << asked.message();
   destroy(machine, {pinned, leaves});
+}
+
+// The request would fit the new budget, and not what is in use beside it; no move is under way any more.
+TEST(Waits, ABudgetThatCannotBeMetIsWaitedForAlsoBetweenItsSteps) {
+  const Watchdog watchdog(std::chrono::seconds(30));
+  Machine machine({.budget = Bytes(8 * kSize)});
+  Block* pinned = machine.make(machine.sim(), pattern(3 * kSize, 1)).value();
+  ASSERT_TRUE(machine->requests().pin(*pinned, machine.sim()).ok());
+  const std::thread::id self = std::this_thread::get_id();
+  std::atomic<bool> budget_waits = false;
+  std::atomic<bool> goes_on = false;
+  Status asked;
+  {
+    const AtPoints points([&](const char* name) {
+      if (std::strcmp(name, "wait") != 0) return;
+      if (std::this_thread::get_id() == self) {
+        goes_on = true;
+      } else {
+        budget_waits = true;
+        while (!goes_on) std::this_thread::yield();
+      }
+    });
+    std::thread other;
+    {
+      const NodeMovingScope moving(machine->table(), machine->table().node(machine.sim()));
+      other = std::thread([&] { EXPECT_FALSE(machine->set_budget(machine.sim(), Bytes(2 * kSize)).ok()); });
+      while (!budget_waits) std::this_thread::yield();
+    }
+    asked = machine->device(machine.sim()).allocate(Bytes(kSize)).status();
+    goes_on = true;
+    other.join();
+  }
+  EXPECT_TRUE(asked.ok()) << asked.message();
+  machine->destroy(pinned);
 }
 
 }  // namespace
